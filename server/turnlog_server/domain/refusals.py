@@ -57,7 +57,7 @@ class FieldViolation:
 
 
 @dataclass(slots=True, eq=False)
-class Refusal(Exception):  # noqa: N818  a refusal is an answer, not a fault
+class Refusal(Exception):
     """A request that is not carried out.
 
     message: one sentence for a person, below 1 KiB, that says what happened and what to do next.

@@ -27,7 +27,7 @@ from turnlog.v1 import content_pb2 as turnlog_dot_v1_dot_content__pb2
 from turnlog.v1 import run_pb2 as turnlog_dot_v1_dot_run__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aturnlog/v1/run_event.proto\x12\nturnlog.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18turnlog/v1/content.proto\x1a\x14turnlog/v1/run.proto\"O\n\tRunQueued\x12\x18\n\x10trigger_event_id\x18\x01 \x01(\t\x12\x13\n\x0btrigger_seq\x18\x02 \x01(\x04\x12\x13\n\x0bturns_ahead\x18\x03 \x01(\r\"r\n\x08RunReady\x12\x32\n\x11next_attempt_kind\x18\x01 \x01(\x0e\x32\x17.turnlog.v1.AttemptKind\x12\x32\n\x0equeue_deadline\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xc9\x01\n\x11RunAttemptStarted\x12%\n\x04kind\x18\x01 \x01(\x0e\x32\x17.turnlog.v1.AttemptKind\x12\x11\n\trunner_id\x18\x02 \x01(\t\x12\x16\n\x0erunner_version\x18\x03 \x01(\t\x12\x34\n\x10startup_deadline\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x64\x65\x61\x64line\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x81\x01\n\x0fRunAttemptEnded\x12)\n\x06status\x18\x01 \x01(\x0e\x32\x19.turnlog.v1.AttemptStatus\x12#\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x14.turnlog.v1.RunError\x12\x1e\n\x04\x63ost\x18\x03 \x01(\x0b\x32\x10.turnlog.v1.Cost\"\x88\x01\n\x08RunEnded\x12%\n\x06status\x18\x01 \x01(\x0e\x32\x15.turnlog.v1.RunStatus\x12#\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x14.turnlog.v1.RunError\x12\x1e\n\x04\x63ost\x18\x03 \x01(\x0b\x32\x10.turnlog.v1.Cost\x12\x10\n\x08\x61ttempts\x18\x04 \x01(\r\"n\n\x10RunStopRequested\x12&\n\x07\x65nds_as\x18\x01 \x01(\x0e\x32\x15.turnlog.v1.RunStatus\x12\x32\n\x0egrace_deadline\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestampb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aturnlog/v1/run_event.proto\x12\nturnlog.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18turnlog/v1/content.proto\x1a\x14turnlog/v1/run.proto\"e\n\tRunQueued\x12\x18\n\x10trigger_event_id\x18\x01 \x01(\t\x12\x13\n\x0btrigger_seq\x18\x02 \x01(\x04\x12\x13\n\x0bturns_ahead\x18\x03 \x01(\r\x12\x14\n\x0ctrigger_type\x18\x04 \x01(\t\"r\n\x08RunReady\x12\x32\n\x11next_attempt_kind\x18\x01 \x01(\x0e\x32\x17.turnlog.v1.AttemptKind\x12\x32\n\x0equeue_deadline\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xc9\x01\n\x11RunAttemptStarted\x12%\n\x04kind\x18\x01 \x01(\x0e\x32\x17.turnlog.v1.AttemptKind\x12\x11\n\trunner_id\x18\x02 \x01(\t\x12\x16\n\x0erunner_version\x18\x03 \x01(\t\x12\x34\n\x10startup_deadline\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x64\x65\x61\x64line\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x81\x01\n\x0fRunAttemptEnded\x12)\n\x06status\x18\x01 \x01(\x0e\x32\x19.turnlog.v1.AttemptStatus\x12#\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x14.turnlog.v1.RunError\x12\x1e\n\x04\x63ost\x18\x03 \x01(\x0b\x32\x10.turnlog.v1.Cost\"\x88\x01\n\x08RunEnded\x12%\n\x06status\x18\x01 \x01(\x0e\x32\x15.turnlog.v1.RunStatus\x12#\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x14.turnlog.v1.RunError\x12\x1e\n\x04\x63ost\x18\x03 \x01(\x0b\x32\x10.turnlog.v1.Cost\x12\x10\n\x08\x61ttempts\x18\x04 \x01(\r\"\x84\x01\n\x10RunStopRequested\x12&\n\x07\x65nds_as\x18\x01 \x01(\x0e\x32\x15.turnlog.v1.RunStatus\x12\x32\n\x0egrace_deadline\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0c\x65nds_session\x18\x03 \x01(\x08\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,15 +35,15 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'turnlog.v1.run_event_pb2', 
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_RUNQUEUED']._serialized_start=123
-  _globals['_RUNQUEUED']._serialized_end=202
-  _globals['_RUNREADY']._serialized_start=204
-  _globals['_RUNREADY']._serialized_end=318
-  _globals['_RUNATTEMPTSTARTED']._serialized_start=321
-  _globals['_RUNATTEMPTSTARTED']._serialized_end=522
-  _globals['_RUNATTEMPTENDED']._serialized_start=525
-  _globals['_RUNATTEMPTENDED']._serialized_end=654
-  _globals['_RUNENDED']._serialized_start=657
-  _globals['_RUNENDED']._serialized_end=793
-  _globals['_RUNSTOPREQUESTED']._serialized_start=795
-  _globals['_RUNSTOPREQUESTED']._serialized_end=905
+  _globals['_RUNQUEUED']._serialized_end=224
+  _globals['_RUNREADY']._serialized_start=226
+  _globals['_RUNREADY']._serialized_end=340
+  _globals['_RUNATTEMPTSTARTED']._serialized_start=343
+  _globals['_RUNATTEMPTSTARTED']._serialized_end=544
+  _globals['_RUNATTEMPTENDED']._serialized_start=547
+  _globals['_RUNATTEMPTENDED']._serialized_end=676
+  _globals['_RUNENDED']._serialized_start=679
+  _globals['_RUNENDED']._serialized_end=815
+  _globals['_RUNSTOPREQUESTED']._serialized_start=818
+  _globals['_RUNSTOPREQUESTED']._serialized_end=950
 # @@protoc_insertion_point(module_scope)

@@ -11,14 +11,16 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RunQueued(_message.Message):
-    __slots__ = ("trigger_event_id", "trigger_seq", "turns_ahead")
+    __slots__ = ("trigger_event_id", "trigger_seq", "turns_ahead", "trigger_type")
     TRIGGER_EVENT_ID_FIELD_NUMBER: _ClassVar[int]
     TRIGGER_SEQ_FIELD_NUMBER: _ClassVar[int]
     TURNS_AHEAD_FIELD_NUMBER: _ClassVar[int]
+    TRIGGER_TYPE_FIELD_NUMBER: _ClassVar[int]
     trigger_event_id: str
     trigger_seq: int
     turns_ahead: int
-    def __init__(self, trigger_event_id: _Optional[str] = ..., trigger_seq: _Optional[int] = ..., turns_ahead: _Optional[int] = ...) -> None: ...
+    trigger_type: str
+    def __init__(self, trigger_event_id: _Optional[str] = ..., trigger_seq: _Optional[int] = ..., turns_ahead: _Optional[int] = ..., trigger_type: _Optional[str] = ...) -> None: ...
 
 class RunReady(_message.Message):
     __slots__ = ("next_attempt_kind", "queue_deadline")
@@ -65,9 +67,11 @@ class RunEnded(_message.Message):
     def __init__(self, status: _Optional[_Union[_run_pb2.RunStatus, str]] = ..., error: _Optional[_Union[_content_pb2.RunError, _Mapping]] = ..., cost: _Optional[_Union[_content_pb2.Cost, _Mapping]] = ..., attempts: _Optional[int] = ...) -> None: ...
 
 class RunStopRequested(_message.Message):
-    __slots__ = ("ends_as", "grace_deadline")
+    __slots__ = ("ends_as", "grace_deadline", "ends_session")
     ENDS_AS_FIELD_NUMBER: _ClassVar[int]
     GRACE_DEADLINE_FIELD_NUMBER: _ClassVar[int]
+    ENDS_SESSION_FIELD_NUMBER: _ClassVar[int]
     ends_as: _run_pb2.RunStatus
     grace_deadline: _timestamp_pb2.Timestamp
-    def __init__(self, ends_as: _Optional[_Union[_run_pb2.RunStatus, str]] = ..., grace_deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    ends_session: bool
+    def __init__(self, ends_as: _Optional[_Union[_run_pb2.RunStatus, str]] = ..., grace_deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., ends_session: _Optional[bool] = ...) -> None: ...

@@ -106,7 +106,7 @@ class Session(_message.Message):
     def __init__(self, session_id: _Optional[str] = ..., pins: _Optional[_Union[SessionPins, _Mapping]] = ..., principal: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., reusable: _Optional[bool] = ..., status: _Optional[_Union[SessionStatus, str]] = ..., stop_reason: _Optional[_Union[StopReason, str]] = ..., active_run_id: _Optional[str] = ..., pending_action_ids: _Optional[_Iterable[str]] = ..., queued_turns: _Optional[int] = ..., head_seq: _Optional[int] = ..., last_error: _Optional[_Union[_content_pb2.RunError, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class SessionPins(_message.Message):
-    __slots__ = ("agent_deployment_id", "agent_deployment_revision_number", "agent_id", "agent_version_number", "harness_profile_id", "sandbox_profile_id", "runner_pool")
+    __slots__ = ("agent_deployment_id", "agent_deployment_revision_number", "agent_id", "agent_version_number", "harness_profile_id", "sandbox_profile_id", "runner_pool", "max_duration_seconds")
     AGENT_DEPLOYMENT_ID_FIELD_NUMBER: _ClassVar[int]
     AGENT_DEPLOYMENT_REVISION_NUMBER_FIELD_NUMBER: _ClassVar[int]
     AGENT_ID_FIELD_NUMBER: _ClassVar[int]
@@ -114,6 +114,7 @@ class SessionPins(_message.Message):
     HARNESS_PROFILE_ID_FIELD_NUMBER: _ClassVar[int]
     SANDBOX_PROFILE_ID_FIELD_NUMBER: _ClassVar[int]
     RUNNER_POOL_FIELD_NUMBER: _ClassVar[int]
+    MAX_DURATION_SECONDS_FIELD_NUMBER: _ClassVar[int]
     agent_deployment_id: str
     agent_deployment_revision_number: int
     agent_id: str
@@ -121,4 +122,5 @@ class SessionPins(_message.Message):
     harness_profile_id: str
     sandbox_profile_id: str
     runner_pool: str
-    def __init__(self, agent_deployment_id: _Optional[str] = ..., agent_deployment_revision_number: _Optional[int] = ..., agent_id: _Optional[str] = ..., agent_version_number: _Optional[int] = ..., harness_profile_id: _Optional[str] = ..., sandbox_profile_id: _Optional[str] = ..., runner_pool: _Optional[str] = ...) -> None: ...
+    max_duration_seconds: int
+    def __init__(self, agent_deployment_id: _Optional[str] = ..., agent_deployment_revision_number: _Optional[int] = ..., agent_id: _Optional[str] = ..., agent_version_number: _Optional[int] = ..., harness_profile_id: _Optional[str] = ..., sandbox_profile_id: _Optional[str] = ..., runner_pool: _Optional[str] = ..., max_duration_seconds: _Optional[int] = ...) -> None: ...

@@ -4619,6 +4619,11 @@ class RunQueued(betterproto2.Message):
     Turns ahead of this one, the active one included.
     """
 
+    trigger_type: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+    """
+    Its type, such as `user.message`.
+    """
+
 
 default_message_pool.register_message("turnlog.v1", "RunQueued", RunQueued)
 
@@ -4663,6 +4668,11 @@ class RunStopRequested(betterproto2.Message):
     )
     """
     When the server ends it if the runner has not.
+    """
+
+    ends_session: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
+    """
+    True when the whole Session ends as canceled once the Run did.
     """
 
 
@@ -4940,6 +4950,11 @@ class SessionPins(betterproto2.Message):
     runner_pool: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
     """
     The runner pool whose runners may claim this Session's Runs.
+    """
+
+    max_duration_seconds: "int" = betterproto2.field(8, betterproto2.TYPE_UINT32)
+    """
+    How long an attempt may execute, in seconds, as the sandbox profile says; the start-up allowance comes on top.
     """
 
 

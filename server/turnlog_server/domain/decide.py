@@ -1,0 +1,128 @@
+"""What a command does to a Session: events, or a refusal. Pure: time, ids and settings come in.
+
+Each handler writes to a `Draft`, which folds every event as it is written, so that the next line sees the state that
+the one before made. Statuses are derived from the state wherever they can be: see `turns.show_status`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import assert_never
+
+from turnlog_server.domain import attempts, turns
+from turnlog_server.domain.commands import (
+    Abandon,
+    AcceptRun,
+    AppendReports,
+    AttemptLost,
+    CancelRun,
+    CancelSession,
+    Command,
+    CompleteSession,
+    Create,
+    DeleteSession,
+    HarnessReady,
+    SendInterrupt,
+    SendMessage,
+    Settle,
+    TimeUp,
+)
+from turnlog_server.domain.draft import Answer, Draft, Rules
+from turnlog_server.domain.events import Event
+from turnlog_server.domain.refusals import not_found
+from turnlog_server.domain.session import QueuedTurn, Run, SessionFacts, SessionState
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a command came to.
+
+    state: after its events. events: may be empty. runs: each Run that changed, as it now stands.
+    deleted: the Session is gone.
+    """
+
+    state: SessionState
+    events: tuple[Event, ...]
+    runs: tuple[Run | QueuedTurn, ...]
+    answer: Answer
+    deleted: bool = False
+
+
+def decide(
+    facts: SessionFacts,
+    state: SessionState,
+    command: Command,
+    *,
+    now: int,
+    ids: Callable[[str], str],
+    rules: Rules,
+) -> Decision:
+    """The events that the command comes to, or a Refusal.
+
+    now: microseconds; an event's time never goes back, so an earlier `now` is raised to the last event's.
+    ids: makes a fresh id for a prefix; called in the same order for the same command and state.
+    """
+    draft = Draft(facts, state, max(now, state.last_time), ids, rules)
+    answer = _handle(draft, command)
+    if draft.attempt_secret is not None:
+        draft.keep_secret()
+    return Decision(
+        draft.state, tuple(draft.events), tuple(draft.runs.values()), answer, isinstance(command, DeleteSession)
+    )
+
+
+def _handle(draft: Draft, command: Command) -> Answer:
+    match command:
+        case Create():
+            return turns.create(draft, command)
+        case SendMessage():
+            return turns.send_message(draft, command)
+        case SendInterrupt():
+            return turns.send_interrupt(draft, command)
+        case CancelRun():
+            return turns.cancel_run(draft, command)
+        case CancelSession():
+            return turns.cancel_session(draft, command)
+        case CompleteSession():
+            return turns.complete_session(draft, command)
+        case DeleteSession():
+            return turns.delete_session(draft)
+        case AcceptRun():
+            return attempts.accept(draft, command)
+        case HarnessReady():
+            return attempts.harness_ready(draft, command)
+        case AppendReports():
+            return attempts.append_reports(draft, command)
+        case Settle():
+            return attempts.settle(draft, command)
+        case Abandon():
+            return attempts.abandon(draft, command)
+        case AttemptLost():
+            return attempts.lost(draft, command)
+        case TimeUp():
+            return attempts.time_up(draft)
+        case _:
+            assert_never(command)
+
+
+def next_due(state: SessionState) -> int:
+    """When the Session has to be looked at again without anybody asking; 0 for never."""
+    run = state.active
+    if run is None:
+        return 0
+    due: list[int] = []
+    live = run.live
+    if live is None:
+        due.append(run.queue_deadline)
+    else:
+        due.append(live.deadline)
+        if not live.ready_time:
+            due.append(live.startup_deadline)
+        if run.stop_as is not None:
+            due.append(run.grace_deadline)
+    return min((instant for instant in due if instant), default=0)
+
+
+def visible(facts: SessionFacts, workspace_id: str) -> None:
+    """Refuses a Session of another workspace as if it did not exist."""
+    if facts.workspace_id != workspace_id:
+        raise not_found("session", facts.session_id)

@@ -1,0 +1,107 @@
+"""The events of one command in the making."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from turnlog_server.domain import ids as id_kinds
+from turnlog_server.domain.events import BY_SERVER, Cause, Event, Fact
+from turnlog_server.domain.fold import step
+from turnlog_server.domain.refusals import Refusal
+from turnlog_server.domain.session import QueuedTurn, Run, SessionFacts, SessionState
+
+SECOND = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The settings that decisions depend on. Durations are microseconds.
+
+    startup_allowance: from accept to harness ready.
+    max_startup_attempts: start-ups that may fail in a row; 0 for no bound.
+    max_attempts: attempts of one Run in all, so that a Run which kills its runners ends; 0 for no bound.
+    queue_timeout: how long a Run may wait for a runner; 0 for no bound.
+    stop_grace: how long a runner may take to settle a Run that it was told to stop.
+    """
+
+    startup_allowance: int = 60 * SECOND
+    max_startup_attempts: int = 5
+    max_attempts: int = 50
+    queue_timeout: int = 24 * 3600 * SECOND
+    stop_grace: int = 10 * SECOND
+    max_queued_turns: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the caller is told. seq 0 where no event of its own was appended.
+
+    duplicate: a runner's message that had been applied before.
+    refused: why a runner's message was not applied although its number is used up and the attempt goes on.
+    """
+
+    seq: int = 0
+    event_id: str = ""
+    run_id: str = ""
+    blocked_by: str = ""
+    duplicate: bool = False
+    refused: Refusal | None = None
+
+
+class Draft:
+    """Stamps events, folds them, and remembers which Runs they touched."""
+
+    def __init__(
+        self, facts: SessionFacts, state: SessionState, now: int, ids: Callable[[str], str], rules: Rules
+    ) -> None:
+        self.facts = facts
+        self.state = state
+        self.now = now
+        self.rules = rules
+        self.ids = ids
+        self.events: list[Event] = []
+        self.runs: dict[str, Run | QueuedTurn] = {}
+        self.attempt_secret: tuple[str, int] | None = None
+
+    def emit(
+        self,
+        fact: Fact,
+        *,
+        run_id: str = "",
+        attempt_no: int = 0,
+        authored_by: str = "",
+        authenticated_by: str = "",
+        cause: Cause = BY_SERVER,
+        payload: bytes = b"",
+    ) -> Event:
+        """Appends one event to the draft."""
+        event = Event(
+            self.state.head_seq + 1,
+            self.ids(id_kinds.EVENT),
+            self.now,
+            fact,
+            run_id,
+            attempt_no,
+            authored_by,
+            authenticated_by,
+            cause,
+            payload,
+        )
+        self.state, run = step(self.state, event)
+        if run is not None:
+            self.runs[run.run_id] = run
+        self.events.append(event)
+        return event
+
+    def with_secret(self, token_hash: str, message_no: int) -> None:
+        """Keeps the lease token's hash and the last message applied beside the live attempt, once all is written."""
+        self.attempt_secret = (token_hash, message_no)
+
+    def keep_secret(self) -> None:
+        """Writes what `with_secret` said into the active Run, if the attempt still lives."""
+        run, secret = self.state.active, self.attempt_secret
+        if run is None or run.live is None or secret is None:
+            return
+        attempt = replace(run.live, token_hash=secret[0], last_message_no=secret[1])
+        run = replace(run, attempt=attempt)
+        self.state = replace(self.state, active=run)
+        self.runs[run.run_id] = run

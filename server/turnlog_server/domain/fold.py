@@ -1,0 +1,159 @@
+"""The fold: what an event does to the state. Nothing else ever changes it."""
+
+from dataclasses import replace
+
+from turnlog_server.domain.events import (
+    AttemptEnded,
+    AttemptStarted,
+    Event,
+    ModelCalled,
+    RunEnded,
+    RunQueued,
+    RunReady,
+    SessionCreated,
+    StatusChanged,
+    StopRequested,
+)
+from turnlog_server.domain.session import (
+    Attempt,
+    AttemptStatus,
+    QueuedTurn,
+    Run,
+    RunStatus,
+    SessionFacts,
+    SessionState,
+    Status,
+)
+
+
+def apply(state: SessionState, event: Event) -> SessionState:
+    """The state after the event."""
+    return step(state, event)[0]
+
+
+def step(state: SessionState, event: Event) -> tuple[SessionState, Run | QueuedTurn | None]:
+    """The state after the event, and the Run that it changed, also one that has left the state by it."""
+    after = replace(state, head_seq=event.seq, last_time=event.time)
+    match event.fact:
+        case RunQueued():
+            return _queued(after, event, event.fact)
+        case StatusChanged():
+            return _status(after, event, event.fact)
+        case RunReady() | StopRequested() | AttemptStarted() | AttemptEnded() | ModelCalled() | RunEnded():
+            return _run(after, event)
+    return after, None
+
+
+def facts_of(session_id: str, event: Event) -> SessionFacts:
+    """What `session.created` fixed for the Session's lifetime."""
+    created = event.fact
+    if not isinstance(created, SessionCreated):
+        raise TypeError(f"the first event is {event.type}, not session.created")
+    return SessionFacts(
+        session_id,
+        created.workspace_id,
+        created.pins,
+        created.principal,
+        created.reusable,
+        event.time,
+        dict(created.labels),
+    )
+
+
+def _queued(state: SessionState, event: Event, fact: RunQueued) -> tuple[SessionState, QueuedTurn]:
+    turn = QueuedTurn(event.run_id, fact.trigger_event_id, fact.trigger_seq, fact.trigger_type, event.time)
+    place = fact.turns_ahead - (1 if state.active is not None else 0)
+    queue = (*state.queue[:place], turn, *state.queue[place:])
+    return replace(state, queue=queue, turns=state.turns + 1), turn
+
+
+def _status(state: SessionState, event: Event, fact: StatusChanged) -> tuple[SessionState, Run | None]:
+    changed = replace(state, status=fact.status, stop_reason=fact.stop_reason, boundary=fact.boundary, error=fact.error)
+    run = state.active
+    if fact.status is not Status.RUNNING or run is None or run.attempt is None:
+        return changed, None
+    # The harness became ready: this status is also the Run's.
+    attempt = replace(run.attempt, status=AttemptStatus.RUNNING, ready_time=event.time)
+    run = replace(run, status=RunStatus.RUNNING, attempt=attempt, startup_failures=0)
+    return replace(changed, active=run), run
+
+
+def _run(state: SessionState, event: Event) -> tuple[SessionState, Run | QueuedTurn | None]:
+    run = state.active
+    if run is None or run.run_id != event.run_id:
+        return _queued_run(state, event)
+    match event.fact:
+        case RunReady(next_kind, queue_deadline):
+            # An attempt that ended stays until the Run may be claimed again.
+            run = replace(
+                run,
+                status=RunStatus.READY,
+                attempt=None,
+                next_kind=next_kind,
+                queue_deadline=queue_deadline,
+                ready_event_id=event.event_id,
+                ready_time=event.time,
+            )
+        case StopRequested(ends_as, grace_deadline, ends_session):
+            run = replace(run, stop_as=ends_as, grace_deadline=grace_deadline)
+            state = replace(state, closing=state.closing or ends_session)
+        case AttemptStarted() as fact:
+            attempt = Attempt(
+                event.attempt_no,
+                fact.kind,
+                AttemptStatus.STARTING,
+                run.ready_event_id,
+                fact.runner_id,
+                fact.runner_version,
+                event.time,
+                fact.startup_deadline,
+                fact.deadline,
+            )
+            run = replace(
+                run,
+                status=RunStatus.PROVISIONING,
+                attempt_no=event.attempt_no,
+                attempt=attempt,
+                start_time=run.start_time or event.time,
+            )
+        case AttemptEnded(status, error) if run.attempt is not None:
+            failures = run.startup_failures + (1 if run.attempt.status is AttemptStatus.STARTING else 0)
+            attempt = replace(run.attempt, status=status, error=error, end_time=event.time)
+            run = replace(run, attempt=attempt, startup_failures=failures)
+        case ModelCalled(cost) if run.attempt is not None:
+            attempt = replace(run.attempt, cost=run.attempt.cost.plus(cost))
+            run = replace(run, attempt=attempt, cost=run.cost.plus(cost))
+        case RunEnded(status, error):
+            run = replace(run, status=status, error=error, end_time=event.time)
+            return replace(state, active=None), run
+    return replace(state, active=run), run
+
+
+def _queued_run(state: SessionState, event: Event) -> tuple[SessionState, QueuedTurn | Run | None]:
+    """A turn of the queue takes its place, or ends before it had one."""
+    turn = next((turn for turn in state.queue if turn.run_id == event.run_id), None)
+    if turn is None:
+        return state, None
+    rest = tuple(other for other in state.queue if other is not turn)
+    run = Run(
+        turn.run_id,
+        RunStatus.QUEUED,
+        turn.trigger_event_id,
+        turn.trigger_seq,
+        turn.trigger_type,
+        turn.create_time,
+    )
+    match event.fact:
+        case RunReady(next_kind, queue_deadline):
+            run = replace(
+                run,
+                status=RunStatus.READY,
+                next_kind=next_kind,
+                queue_deadline=queue_deadline,
+                ready_event_id=event.event_id,
+                ready_time=event.time,
+            )
+            return replace(state, queue=rest, active=run), run
+        case RunEnded(status, error):
+            return replace(state, queue=rest), replace(run, status=status, error=error, end_time=event.time)
+    return state, None
