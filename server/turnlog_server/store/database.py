@@ -6,6 +6,7 @@ is left to end, because a cancelled COMMIT is one whose outcome nobody knows.
 """
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, LiteralString, Self, TypeVar
@@ -16,6 +17,7 @@ import structlog
 from psycopg.pq import TransactionStatus
 from psycopg_pool import AsyncConnectionPool
 
+from turnlog_server.domain.refusals import Refusal
 from turnlog_server.store.connections import (
     Connection,
     command,
@@ -28,7 +30,8 @@ from turnlog_server.store.connections import (
     unavailable,
 )
 from turnlog_server.store.dialect import Dialect
-from turnlog_server.store.errors import DROPS_CONNECTION, Phase
+from turnlog_server.store.errors import DROPS_CONNECTION, Phase, StoreFault
+from turnlog_server.store.hints import PG_NOTIFY, HintSource, Listener, NoHints
 from turnlog_server.store.observer import SilentObserver, StoreObserver
 from turnlog_server.store.operation import Operation
 
@@ -40,6 +43,7 @@ log = structlog.get_logger(__name__)
 
 # Unary calls without a deadline of their own get this long.
 DEFAULT_BUDGET = 30.0
+HINT_BUDGET = 1.0
 # How long one attempt waits for a connection. Short, because asking again makes the pool try to connect again.
 BORROW_SLICE = 1.0
 # A connection that worked within this time is lent without asking it whether it still lives.
@@ -198,6 +202,24 @@ class Database:
         except psycopg.Error as exc:
             log.warning("the database cannot be reached", purpose=purpose, error=str(exc))
             raise unavailable() from exc
+
+    async def listen(self, channel: str, on_hint: Callable[[str], None], on_lost: Callable[[], None]) -> HintSource:
+        """Hear hints, on PostgreSQL; where the dialect polls, the source that never has any.
+
+        on_hint: called on the event loop with the payload of each.
+        on_lost: hints may have been missed: called when the connection is lost, and once more when another listens.
+        """
+        if self.dialect.hint_source == "poll":
+            return NoHints()
+        return Listener(channel, lambda: self.connect("listener"), on_hint, on_lost, self._observer)
+
+    async def hint(self, channel: str, payload: str) -> None:
+        """Send a hint to the other replicas, if the database can. One that is lost is not worth a second try."""
+        if self.dialect.hint_sink == "none":
+            return
+        deadline = asyncio.get_running_loop().time() + HINT_BUDGET
+        with contextlib.suppress(Refusal, StoreFault):
+            await self.write("hint", PG_NOTIFY, (channel, payload), deadline=deadline, keyed=False)
 
     def _until(self, deadline: float | None) -> float:
         return asyncio.get_running_loop().time() + DEFAULT_BUDGET if deadline is None else deadline

@@ -54,18 +54,25 @@ class Operation:
     # Once true it stays: what happens to a later attempt does not tell what became of this one.
     ever_unknown: bool = False
     last: ErrorClass | None = None
-    _retried: bool = False
     _seen: dict[ErrorClass, int] = field(default_factory=dict)
     _stale_plan: bool = False
     _judged: BaseException | None = None
+    _first_error: psycopg.Error | None = None
 
     async def drive(self, attempt: Callable[["Operation"], Awaitable[T]]) -> T:
         """Attempt until it succeeds or gives up, and say in our words why it did."""
-        retrying = AsyncRetrying(retry=self._goes_on, wait=self._pause, stop=self._gives_up, reraise=True)
         try:
+            try:
+                return await self._once(attempt)
+            except psycopg.Error as exc:
+                # Nearly every first attempt succeeds: only the others pay for setting up the retries.
+                self._first_error = exc
+            retrying = AsyncRetrying(retry=self._goes_on, wait=self._pause, stop=self._gives_up, reraise=True)
             return await retrying(self._once, attempt)
         except Exception as exc:
-            raise self._verdict(exc) from exc
+            if (verdict := self._verdict(exc)) is exc:
+                raise
+            raise verdict from exc
 
     def failed(self, exc: BaseException) -> ErrorClass:
         """Take note of a failed attempt, while the phase it failed in is known."""
@@ -102,6 +109,9 @@ class Operation:
         )
 
     async def _once(self, attempt: Callable[["Operation"], Awaitable[T]]) -> T:
+        if (first := self._first_error) is not None:
+            self._first_error = None
+            raise first
         self.attempts += 1
         return await attempt(self)
 
