@@ -1,0 +1,1 @@
+CREATE UNIQUE INDEX IF NOT EXISTS workspaces_name ON workspaces (name)

@@ -1,0 +1,1 @@
+CREATE INDEX IF NOT EXISTS runners_expiry ON runners (lease_expires_at)
