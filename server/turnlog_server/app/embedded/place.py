@@ -153,7 +153,7 @@ def _account(home: Path) -> Account | None:
     if owner.st_uid != os.geteuid():
         raise EmbeddedError(
             f"{home / 'pgdata'} belongs to {user_shown(owner.st_uid)}, and this server runs as "
-            f"{user_shown(os.geteuid())}: start it as the user that made it (root, if it was root), or chown the folder."
+            f"{user_shown(os.geteuid())}: start it as the user that did before (root, if that was root), or chown it."
         )
     return None
 

@@ -16,6 +16,7 @@ import psutil
 
 _PATIENCE_FAST = 60.0
 _PATIENCE_QUIT = 10.0
+_PATIENCE_TOOL = 2.0
 _POLL = 0.02
 
 
@@ -106,11 +107,12 @@ class Child:
         self._popen.send_signal(number)
 
     async def kill_all(self) -> None:
-        """End it and whatever it has started; for the short-lived tools, which have nothing to lose."""
-        if self.running:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
-            await self.wait()
+        """End it and whatever it has started. Asked first: a killed initdb leaves shared memory that nobody frees."""
+        for number, patience in ((signal.SIGTERM, _PATIENCE_TOOL), (signal.SIGKILL, None)):
+            if self.running:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self.pid, number)
+                await self.wait(patience)
 
     async def shut_down(self) -> None:
         """PostgreSQL's own order: fast, then immediate (the next start recovers), then none of its choosing."""
