@@ -1,0 +1,25 @@
+"""Starts harnesses by profile name."""
+
+from pathlib import Path
+
+from turnlog_client.runner.attempt import Launch
+from turnlog_client.runner.echo import EchoHarness
+from turnlog_client.runner.harness_process import HarnessProcess
+from turnlog_client.runner.options import RunnerOptions
+from turnlog_client.runner.outputs import HarnessRun
+from turnlog_client.runner.proctree import harness_environment
+
+
+def launcher(options: RunnerOptions, runner_id: str) -> Launch:
+    """What starts the harnesses of `options`."""
+    environment = harness_environment(extra=options.environment)
+
+    async def launch(profile: str, attempt: str, work_dir: Path) -> HarnessRun:
+        command = options.harnesses[profile]
+        if isinstance(command, str):
+            return EchoHarness()
+        return await HarnessProcess.spawn(
+            command, runner_id=runner_id, attempt_id=attempt, workdir=work_dir, env=environment
+        )
+
+    return launch

@@ -1,0 +1,130 @@
+"""What a runner is started with."""
+
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+Command = Literal["echo"] | Sequence[str]
+"""How a harness profile is served: by the built-in echo, or by a command as argv."""
+
+
+class OptionsError(ValueError):
+    """Options that no runner can be started with. The text is for the person who typed them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Certificates of the connection, as PEM files. They are read again for every connection.
+
+    ca_file: what the server's certificate is checked against; None takes the system's roots.
+    cert_file, key_file: the runner's own, for mTLS; both or none.
+    server_name: the name to expect in the server's certificate; empty expects that of the address.
+    """
+
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    server_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Times in seconds that only tests and unusual networks change.
+
+    keepalive, keepalive_timeout: HTTP/2 pings on a connection on which nothing is heard. Their sum is how long a
+        half-open connection can go unnoticed; it must be well below the server's lease.
+    connect: how long one connection may take to be made and welcomed.
+    backoff_first, backoff_most: bounds of the random wait before a reconnect.
+    refused_first, refused_most: the same where the server refused the runner, which waiting alone rarely mends.
+    steady: a connection that held for this long was a good one; after it the waits begin anew.
+    tick: how often the lease is looked at.
+    cancel_grace: what a harness gets to act on a cancel before it is killed.
+    farewell: what the last messages before an exit may take.
+    """
+
+    keepalive: float = 10.0
+    keepalive_timeout: float = 5.0
+    connect: float = 20.0
+    backoff_first: float = 0.5
+    backoff_most: float = 20.0
+    refused_first: float = 10.0
+    refused_most: float = 300.0
+    steady: float = 10.0
+    tick: float = 0.5
+    cancel_grace: float = 3.0
+    farewell: float = 5.0
+
+    @property
+    def detection(self) -> float:
+        """How long a connection can look alive while the other end is gone."""
+        return self.keepalive + self.keepalive_timeout
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerOptions:
+    """What a runner is started with.
+
+    address: `host:port`, or several with commas between them, taken in turn.
+    harnesses: harness profile name to how it is served.
+    data_dir: the runner's folder. Its id is kept there; two runners cannot share one.
+    key, key_file: the API key, or the file that holds it; the file is read again for every connection.
+    tls: None connects in plaintext.
+    pools: what to claim from. Empty means `default`.
+    capacity: how many Runs at once.
+    display_name: for people; the host's name where it is empty.
+    drain_grace: what Runs get to finish after SIGTERM, in seconds.
+    work_dir: where harnesses get their working folders; inside data_dir where it is None.
+    environment: added to what harnesses inherit.
+    exit_when_refused: ends with exit code 1 instead of trying again when the server refuses the runner or its key.
+    handle_signals: SIGTERM and SIGINT drain. Off for a runner inside another program.
+    """
+
+    address: str
+    harnesses: Mapping[str, Command]
+    data_dir: Path
+    key: str = field(default="", repr=False)
+    key_file: Path | None = None
+    tls: Tls | None = None
+    pools: Sequence[str] = ()
+    capacity: int = 4
+    display_name: str = ""
+    drain_grace: float = 600.0
+    work_dir: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    exit_when_refused: bool = False
+    handle_signals: bool = True
+    timing: Timing = Timing()
+
+    def __post_init__(self) -> None:
+        if not self.addresses:
+            raise OptionsError("A runner needs the server's address, such as 127.0.0.1:7777.")
+        if not self.harnesses:
+            raise OptionsError("A runner needs at least one harness, such as echo=echo.")
+        if not 1 <= self.capacity <= 1000:
+            raise OptionsError(f"capacity must be between 1 and 1000, not {self.capacity}.")
+        for profile, command in self.harnesses.items():
+            if isinstance(command, str) and command != "echo":
+                raise OptionsError(f'The command of harness {profile} must be "echo" or a list of arguments.')
+            if not command:
+                raise OptionsError(f"The command of harness {profile} is empty.")
+
+    @property
+    def addresses(self) -> list[str]:
+        """The addresses, in the order in which they are tried."""
+        return [each.strip() for each in self.address.split(",") if each.strip()]
+
+    @property
+    def served_pools(self) -> list[str]:
+        """The pools, each once."""
+        return list(dict.fromkeys(self.pools)) or ["default"]
+
+    @property
+    def shown_name(self) -> str:
+        """What people see the runner as."""
+        return (self.display_name or socket.gethostname())[:200]
+
+    def read_key(self) -> str:
+        """The API key as it now is. Raises OSError when its file cannot be read."""
+        return self.key_file.read_text().strip() if self.key_file else self.key
