@@ -52,7 +52,7 @@ def accept(draft: Draft, command: AcceptRun) -> Answer:
         cause=BY_RUNNER,
     )
     turns.show_status(draft)
-    draft.with_secret(lease.token_hash, 0)
+    draft.with_secret(lease.token_hash, 0, command.runner_epoch)
     return Answer(event.seq, event.event_id, run.run_id)
 
 
@@ -64,7 +64,7 @@ def harness_ready(draft: Draft, command: HarnessReady) -> Answer:
     if attempt.status is not AttemptStatus.STARTING:
         return _refuse(draft, command.lease, "The harness was reported ready before.", "running", "running")
     turns.show_running(draft, run)
-    draft.with_secret(command.lease.token_hash, command.lease.message_no)
+    _count(draft, command.lease, attempt)
     return Answer(draft.state.head_seq, draft.events[-1].event_id, run.run_id)
 
 
@@ -85,7 +85,7 @@ def append_reports(draft: Draft, command: AppendReports) -> Answer:
             cause=BY_RUNNER,
             payload=payload,
         )
-    draft.with_secret(command.lease.token_hash, command.lease.message_no)
+    _count(draft, command.lease, attempt)
     return Answer(draft.state.head_seq, draft.events[-1].event_id if draft.events else "", run.run_id)
 
 
@@ -218,9 +218,15 @@ def _held(draft: Draft, lease: Lease) -> tuple[Run, Attempt, bool]:
     return run, attempt, False
 
 
+def _count(draft: Draft, lease: Lease, attempt: Attempt) -> None:
+    draft.with_secret(lease.token_hash, lease.message_no, attempt.runner_epoch)
+
+
 def _refuse(draft: Draft, lease: Lease, message: str, before: str, after: str) -> Answer:
     """Not applied, but counted: the messages behind it need no new numbers."""
-    draft.with_secret(lease.token_hash, lease.message_no)
+    run = draft.state.active
+    if run is not None and run.live is not None:
+        _count(draft, lease, run.live)
     refusal = Refusal(Reason.ILLEGAL_TRANSITION, message, {"from": before, "to": after})
     return Answer(run_id=lease.run_id, refused=refusal)
 

@@ -101,6 +101,7 @@ class AcceptRun:
     lease: Lease
     runner_id: str
     runner_version: str
+    runner_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)

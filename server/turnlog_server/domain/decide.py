@@ -29,20 +29,22 @@ from turnlog_server.domain.commands import (
 from turnlog_server.domain.draft import Answer, Draft, Rules
 from turnlog_server.domain.events import Event
 from turnlog_server.domain.refusals import not_found
-from turnlog_server.domain.session import QueuedTurn, Run, SessionFacts, SessionState
+from turnlog_server.domain.session import Attempt, QueuedTurn, Run, SessionFacts, SessionState
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What a command came to.
 
-    state: after its events. events: may be empty. runs: each Run that changed, as it now stands.
+    state: after its events. events: may be empty. runs: each Run that changed, as it now stands. attempts: each that
+    changed, with its Run's id.
     deleted: the Session is gone.
     """
 
     state: SessionState
     events: tuple[Event, ...]
     runs: tuple[Run | QueuedTurn, ...]
+    attempts: tuple[tuple[str, Attempt], ...]
     answer: Answer
     deleted: bool = False
 
@@ -63,10 +65,14 @@ def decide(
     """
     draft = Draft(facts, state, max(now, state.last_time), ids, rules)
     answer = _handle(draft, command)
-    if draft.attempt_secret is not None:
-        draft.keep_secret()
+    draft.finish()
     return Decision(
-        draft.state, tuple(draft.events), tuple(draft.runs.values()), answer, isinstance(command, DeleteSession)
+        draft.state,
+        tuple(draft.events),
+        tuple(draft.runs.values()),
+        tuple((run_id, attempt) for (run_id, _), attempt in draft.attempts.items()),
+        answer,
+        isinstance(command, DeleteSession),
     )
 
 

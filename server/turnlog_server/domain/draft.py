@@ -7,7 +7,7 @@ from turnlog_server.domain import ids as id_kinds
 from turnlog_server.domain.events import BY_SERVER, Cause, Event, Fact
 from turnlog_server.domain.fold import step
 from turnlog_server.domain.refusals import Refusal
-from turnlog_server.domain.session import QueuedTurn, Run, SessionFacts, SessionState
+from turnlog_server.domain.session import Attempt, QueuedTurn, Run, SessionFacts, SessionState
 
 SECOND = 1_000_000
 
@@ -60,7 +60,8 @@ class Draft:
         self.ids = ids
         self.events: list[Event] = []
         self.runs: dict[str, Run | QueuedTurn] = {}
-        self.attempt_secret: tuple[str, int] | None = None
+        self.attempts: dict[tuple[str, int], Attempt] = {}
+        self._secret: tuple[str, int, int] | None = None
 
     def emit(
         self,
@@ -88,20 +89,26 @@ class Draft:
         )
         self.state, run = step(self.state, event)
         if run is not None:
-            self.runs[run.run_id] = run
+            self._touch(run)
         self.events.append(event)
         return event
 
-    def with_secret(self, token_hash: str, message_no: int) -> None:
-        """Keeps the lease token's hash and the last message applied beside the live attempt, once all is written."""
-        self.attempt_secret = (token_hash, message_no)
+    def with_secret(self, token_hash: str, message_no: int, runner_epoch: int) -> None:
+        """Keeps what proves and counts the lease beside the live attempt, once all is written."""
+        self._secret = (token_hash, message_no, runner_epoch)
 
-    def keep_secret(self) -> None:
-        """Writes what `with_secret` said into the active Run, if the attempt still lives."""
-        run, secret = self.state.active, self.attempt_secret
+    def finish(self) -> None:
+        """Writes what `with_secret` said into the active Run, if its attempt still lives."""
+        run, secret = self.state.active, self._secret
         if run is None or run.live is None or secret is None:
             return
-        attempt = replace(run.live, token_hash=secret[0], last_message_no=secret[1])
+        token_hash, message_no, epoch = secret
+        attempt = replace(run.live, token_hash=token_hash, last_message_no=message_no, runner_epoch=epoch)
         run = replace(run, attempt=attempt)
         self.state = replace(self.state, active=run)
+        self._touch(run)
+
+    def _touch(self, run: Run | QueuedTurn) -> None:
         self.runs[run.run_id] = run
+        if isinstance(run, Run) and run.attempt is not None:
+            self.attempts[run.run_id, run.attempt.attempt_no] = run.attempt

@@ -1,7 +1,7 @@
 """A Session as `decide` sees it: what it pinned, and where it stands.
 
-Both are functions of the log, but for an attempt's `token_hash` and `last_message_no`, which are written only together
-with an event. Times are integers: microseconds since the epoch, UTC.
+Both are functions of the log, but for an attempt's `token_hash`, `last_message_no` and `runner_epoch`: what proves and
+counts a lease is nobody's to read. Times are integers: microseconds since the epoch, UTC.
 """
 
 from dataclasses import dataclass, field
@@ -168,6 +168,7 @@ class Attempt:
 
     token_hash: SHA-256 of the lease token, in hex.
     last_message_no: the last message of the runner that was applied.
+    runner_epoch: the runner's epoch when it accepted; not in the log either.
     """
 
     attempt_no: int
@@ -185,6 +186,7 @@ class Attempt:
     error: RunError | None = None
     token_hash: str = ""
     last_message_no: int = 0
+    runner_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from psycopg.rows import TupleRow
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from turnlog_server.domain.refusals import Reason, Refusal
+from turnlog_server.store import arrays
 from turnlog_server.store.dialect import Dialect, detect
 from turnlog_server.store.errors import StoreSetupError
 
@@ -77,6 +78,7 @@ def _with_one_integer(given: AdaptersMap) -> AdaptersMap:
     ours = AdaptersMap(given)
     ours.register_dumper(int, Int8Dumper)
     ours.register_dumper(int, Int8BinaryDumper)
+    arrays.register(ours)
     return ours
 
 

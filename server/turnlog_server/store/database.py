@@ -30,7 +30,7 @@ from turnlog_server.store.connections import (
     unavailable,
 )
 from turnlog_server.store.dialect import Dialect
-from turnlog_server.store.errors import DROPS_CONNECTION, Phase, StoreFault
+from turnlog_server.store.errors import DROPS_CONNECTION, STALE_PLANS, Phase, StoreFault, sqlstate_of
 from turnlog_server.store.hints import PG_NOTIFY, HintSource, Listener, NoHints
 from turnlog_server.store.observer import SilentObserver, StoreObserver
 from turnlog_server.store.operation import Operation
@@ -45,11 +45,13 @@ log = structlog.get_logger(__name__)
 DEFAULT_BUDGET = 30.0
 HINT_BUDGET = 1.0
 # How long one attempt waits for a connection. Short, because asking again makes the pool try to connect again.
-BORROW_SLICE = 1.0
+BORROW_SLICE = 2.0
 # A connection that worked within this time is lent without asking it whether it still lives.
 TRUST = 1.0
 # How long a statement whose caller has left may go on. A cancelled one costs a connection to cancel it with.
 GRACE = 0.1
+# All connections are replaced no more often than this.
+RENEW_INTERVAL = 1.0
 MAX_LIFETIME = 20 * 60.0
 RECONNECT_TIMEOUT = 5.0
 
@@ -67,7 +69,7 @@ class Database:
         # When each connection last answered, when any did, and when one last turned out dead: then all are asked
         # before they are used.
         self._proven: WeakKeyDictionary[Connection, float] = WeakKeyDictionary()
-        self._reached = self._doubted = 0.0
+        self._reached = self._doubted = self._renewed = 0.0
         self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
             connection_class=connection_class(dialect),
             kwargs=connection_kwargs(dialect, dsn, "pool"),
@@ -271,8 +273,7 @@ class Database:
             operation.phase = Phase.DONE
             return result
         except Exception as exc:
-            if operation.failed(exc) in DROPS_CONNECTION:
-                await conn.close()
+            await self._failed(operation, conn, exc)
             raise
         finally:
             await self._give_back(conn)
@@ -286,17 +287,24 @@ class Database:
             operation.phase = Phase.DONE
             return await cursor.fetchall() if cursor.description else []
         except Exception as exc:
-            if operation.failed(exc) in DROPS_CONNECTION:
-                await conn.close()
+            await self._failed(operation, conn, exc)
             raise
         finally:
             await self._give_back(conn)
 
+    async def _failed(self, operation: Operation, conn: Connection, exc: Exception) -> None:
+        if operation.failed(exc) in DROPS_CONNECTION:
+            await conn.close()
+        now = asyncio.get_running_loop().time()
+        if sqlstate_of(exc) in STALE_PLANS and now - self._renewed > RENEW_INTERVAL:
+            # What one connection has prepared in vain, the others have, too.
+            self._renewed = now
+            await self._pool.drain()
+
     async def _borrow(self, operation: Operation) -> Connection:
         operation.phase = Phase.BORROW
-        remaining = operation.deadline - asyncio.get_running_loop().time()
         try:
-            return await self._pool.getconn(timeout=max(0.001, min(BORROW_SLICE, remaining)))
+            return await self._pool.getconn(timeout=BORROW_SLICE)
         except Exception as exc:
             operation.failed(exc)
             raise

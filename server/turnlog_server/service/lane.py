@@ -1,0 +1,466 @@
+"""The lane: the one way in. Everything that changes a Session goes through here, in batches, one commit each.
+
+A lone caller never waits. When the batch before held more than one command, the lane lingers for at most two
+milliseconds, because a commit is so quick that batches would otherwise stay small; that lowers the latency too.
+
+What is remembered of a Session may be stale, and that is harmless: an acceptance is protected by the compare on the
+head in the log statement, a refusal is decided once more on freshly read state before it is answered. A Session that
+lost the compare goes to the front of the queue and is looked at again; the rest of its batch is committed.
+
+A batch whose outcome is unknown is looked up before anything else is written for its Sessions: ids and times of events
+are made once and kept, so the log shows whether the first event of each Session is the one that was sent. If it is not,
+the same compare sees to it that at most one of two writes lands. Nothing is published before the lane knows.
+"""
+
+import asyncio
+import random
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from turnlog_server.domain import limits
+from turnlog_server.domain.draft import Answer, Rules
+from turnlog_server.domain.events import Event
+from turnlog_server.domain.refusals import Reason, Refusal
+from turnlog_server.domain.session import SessionFacts, SessionState
+from turnlog_server.service.batch import Encode, Group, decide_group, result_of, session_write
+from turnlog_server.service.clock import Clock
+from turnlog_server.service.submission import RequestKey, Result, Submission
+from turnlog_server.store.errors import StoreFault
+from turnlog_server.store.log import RequestRow, SessionWrite
+from turnlog_server.store.writer import LogWriter, Outcome
+
+log = structlog.get_logger(__name__)
+
+LINGER_SECONDS = 0.002
+LINGER_COMMANDS = 64
+REMEMBERED_SESSIONS = 20_000
+MAX_ROUNDS = 40
+GIVE_UP_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What one commit did to one Session.
+
+    epoch: the permission epoch that it was written under; 0 where only the server acted.
+    """
+
+    facts: SessionFacts
+    state: SessionState
+    events: Sequence[tuple[Event, bytes]]
+    epoch: int
+    deleted: bool = False
+
+
+class LaneObserver(Protocol):
+    """Hooks for metrics; they return at once."""
+
+    def batch(self, commands: int, events: int, seconds: float) -> None: ...
+    def redecided(self, commands: int) -> None: ...
+    def resolved(self, applied: int, missing: int) -> None: ...
+
+
+class SilentLane:
+    """Counts nothing."""
+
+    def batch(self, commands: int, events: int, seconds: float) -> None: ...
+    def redecided(self, commands: int) -> None: ...
+    def resolved(self, applied: int, missing: int) -> None: ...
+
+
+class Lane:
+    """One queue, one connection, one batch at a time."""
+
+    def __init__(
+        self,
+        writer: LogWriter,
+        encoder: Encode,
+        publish: Callable[[list[Committed]], None],
+        clock: Clock,
+        rules: Rules,
+        observer: LaneObserver | None = None,
+    ) -> None:
+        self._writer = writer
+        self._encode = encoder
+        self._publish = publish
+        self._clock = clock
+        self._rules = rules
+        self._observer = observer or SilentLane()
+        self._queue: deque[Submission] = deque()
+        self._bytes = 0
+        self._wake = asyncio.Event()
+        self._enough = asyncio.Event()
+        self._requests: dict[RequestKey, Submission] = {}
+        self._memory: OrderedDict[str, tuple[SessionFacts, SessionState]] = OrderedDict()
+        self._epochs: dict[str, int] = {}
+        self._last_batch = 1
+        self._down_since = 0.0
+        self._closing = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begins to take commands."""
+        self._task = asyncio.create_task(self._run(), name="lane")
+
+    async def close(self) -> None:
+        """Carries out what is waiting, then stops. Commands that come later are refused as SERVER_DRAINING."""
+        self._closing = True
+        self._wake.set()
+        self._enough.set()
+        if self._task is not None:
+            await self._task
+        await self._writer.close()
+
+    @property
+    def waiting(self) -> int:
+        """Commands in the queue."""
+        return len(self._queue)
+
+    def note_epoch(self, workspace_id: str, epoch: int) -> None:
+        """Somebody read a permission epoch."""
+        if epoch > self._epochs.get(workspace_id, 0):
+            self._epochs[workspace_id] = epoch
+
+    async def submit(self, submission: Submission, deadline: float) -> Result:
+        """Carries a command out once, or refuses it.
+
+        deadline: in the time of the event loop. A command that is in a batch by then commits with it all the same.
+        """
+        twin = self._requests.get(submission.key) if submission.key is not None else None
+        if twin is not None:
+            if twin.fingerprint != submission.fingerprint:
+                raise reused(submission.key)
+            result = await self._wait(twin, deadline)
+            return Result(result.answer, result.facts, result.state, True, result.resource_id)
+        self._enqueue(submission)
+        return await self._wait(submission, deadline)
+
+    def _enqueue(self, submission: Submission) -> None:
+        if self._closing:
+            raise Refusal(
+                Reason.SERVER_DRAINING, "This replica is going down: reconnect and try again.", retry_after=0.2
+            )
+        if len(self._queue) >= limits.LANE_REQUESTS or self._bytes + submission.size > limits.LANE_BYTES:
+            raise Refusal(
+                Reason.QUOTA_EXCEEDED,
+                "Too many writes are waiting in this replica: try again shortly.",
+                {"quota": "lane_requests", "maximum": str(limits.LANE_REQUESTS)},
+                retry_after=0.1,
+            )
+        if submission.caller is not None:
+            self.note_epoch(submission.caller.workspace_id, submission.caller.epoch)
+        if submission.key is not None:
+            self._requests[submission.key] = submission
+        self._queue.append(submission)
+        self._bytes += submission.size
+        self._wake.set()
+        if len(self._queue) >= LINGER_COMMANDS:
+            self._enough.set()
+
+    async def _wait(self, submission: Submission, deadline: float) -> Result:
+        submission.waiters += 1
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await asyncio.shield(submission.future)
+        except TimeoutError:
+            raise Refusal(
+                Reason.DEADLINE_EXCEEDED,
+                "The deadline passed before the answer came. Retry with the same request_id, or ask GetRequest.",
+            ) from None
+        finally:
+            submission.waiters -= 1
+            self._left(submission)
+
+    def _left(self, submission: Submission) -> None:
+        """A caller left. What is not in a batch yet and has no other caller is not applied."""
+        if submission.future.done():
+            if not submission.future.cancelled():
+                submission.future.exception()  # seen, so that the event loop does not complain
+        elif not submission.taken and not submission.waiters:
+            submission.future.cancel()
+            self._forget_request(submission)
+
+    def _forget_request(self, submission: Submission) -> None:
+        if submission.key is not None and self._requests.get(submission.key) is submission:
+            del self._requests[submission.key]
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            if not self._queue:
+                if self._closing:
+                    return
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            if self._last_batch > 1 and len(self._queue) < LINGER_COMMANDS and not self._closing:
+                self._enough.clear()
+                timer = loop.call_later(LINGER_SECONDS, self._enough.set)
+                await self._enough.wait()
+                timer.cancel()
+            batch = self._take()
+            self._last_batch = len(batch)
+            if not batch:
+                continue
+            started = loop.time()
+            try:
+                events = await self._process(batch)
+            except (Refusal, StoreFault) as exc:
+                await self._failed(batch, exc)
+            except Exception as exc:
+                log.exception("a batch failed")
+                await self._failed(batch, exc)
+            else:
+                self._down_since = 0.0
+                self._observer.batch(len(batch), events, loop.time() - started)
+
+    def _take(self) -> list[Submission]:
+        """The next batch, within its bounds; each Session's commands stay in order."""
+        batch: list[Submission] = []
+        sessions: set[str] = set()
+        size = 0
+        while self._queue and len(batch) < limits.BATCH_COMMANDS:
+            submission = self._queue[0]
+            fits = size + submission.size <= limits.BATCH_BYTES or not batch
+            new = submission.session_id not in sessions
+            if not fits or (new and len(sessions) >= self._writer.dialect.batch_sessions):
+                break
+            self._queue.popleft()
+            self._bytes -= submission.size
+            if submission.future.done():
+                continue
+            submission.taken = True
+            batch.append(submission)
+            sessions.add(submission.session_id)
+            size += submission.size
+        return batch
+
+    async def _failed(self, batch: list[Submission], exc: Exception) -> None:
+        """The database is away, or refused us. Commands wait for it a while, then they are told."""
+        loop = asyncio.get_running_loop()
+        self._down_since = self._down_since or loop.time()
+        patient = isinstance(exc, Refusal) and loop.time() - self._down_since < GIVE_UP_SECONDS and not self._closing
+        again = [submission for submission in batch if not submission.future.done()]
+        for submission in again:
+            self._memory.pop(submission.session_id, None)
+        if patient:
+            self._requeue(again)
+            await asyncio.sleep(random.uniform(0.05, 0.2))
+            return
+        if not isinstance(exc, Refusal):
+            exc = Refusal(Reason.INTERNAL, "The write failed inside the server; nothing was applied.")
+        for submission in again:
+            unknown = Refusal(
+                Reason.OUTCOME_UNKNOWN,
+                "Whether this was applied is not known yet: retry with the same request_id.",
+                retry_after=1.0,
+            )
+            self._refuse(submission, unknown if submission.tried else exc)
+
+    def _requeue(self, submissions: list[Submission]) -> None:
+        """Back to the front, in order, to be looked at again."""
+        for submission in reversed(submissions):
+            submission.look = True
+            submission.rounds += 1
+            self._queue.appendleft(submission)
+            self._bytes += submission.size
+
+    def _refuse(self, submission: Submission, exc: Exception) -> None:
+        self._forget_request(submission)
+        if not submission.future.done():
+            submission.future.set_exception(exc)
+
+    def _answer(self, submission: Submission, result: Result) -> None:
+        self._forget_request(submission)
+        if not submission.future.done():
+            submission.future.set_result(result)
+
+    async def _process(self, batch: list[Submission]) -> int:
+        """Decides and writes a batch; returns the number of events written."""
+        batch = await self._looked_at(batch)
+        groups = await self._groups(batch)
+        now = self._clock.now()
+        for group in groups:
+            decide_group(group, now=now, rules=self._rules, encoder=self._encode)
+        await self._decide_stale_again(groups, now)
+        for group in groups:
+            for submission, exc in group.refused:
+                self._refuse(submission, exc)
+            for submission, decision in group.empty:
+                self._answer(submission, result_of(group, decision))
+        writing = [group for group in groups if group.accepted]
+        events = 0
+        for creates in (True, False):
+            part = [group for group in writing if group.creates is creates]
+            if part:
+                events += await self._write(part, creates=creates)
+        return events
+
+    async def _looked_at(self, batch: list[Submission]) -> list[Submission]:
+        """Of the commands to look at again, those that still have to be decided; the others are answered here."""
+        looking = [submission for submission in batch if submission.look]
+        stale = [s for s in batch if s.caller and s.caller.epoch < self._epochs.get(s.caller.workspace_id, 0)]
+        if looking:
+            self._observer.redecided(len(looking))
+            await self._answer_known(looking)
+            await self._answer_applied(looking)
+        judged: dict[int, Submission] = {id(s): s for s in (*looking, *stale) if s.caller is not None}
+        await asyncio.gather(*(self._judge(submission) for submission in judged.values()))
+        for submission in looking:
+            if not submission.future.done() and submission.rounds > MAX_ROUNDS:
+                contention = Refusal(
+                    Reason.CONTENTION,
+                    "Others write to this Session all the time; nothing was applied. Try again.",
+                    retry_after=0.5,
+                )
+                self._refuse(submission, contention)
+            elif submission.rounds > 2:
+                await asyncio.sleep(random.uniform(0.0, 0.002 * submission.rounds))
+        return [submission for submission in batch if not submission.future.done()]
+
+    async def _judge(self, submission: Submission) -> None:
+        if submission.future.done() or submission.caller is None or submission.judge is None:
+            return
+        try:
+            submission.caller = await submission.judge(submission.caller)
+        except Refusal as refusal:
+            self._refuse(submission, refusal)
+        else:
+            self.note_epoch(submission.caller.workspace_id, submission.caller.epoch)
+
+    async def _answer_known(self, looking: list[Submission]) -> None:
+        keyed = [submission for submission in looking if submission.key is not None]
+        if not keyed:
+            return
+        known = await self._writer.requests([s.key for s in keyed if s.key is not None])
+        if not known:
+            return
+        # The stored answer names the Session; the caller is told how it stands now.
+        ids = {row.resource_id for row in known.values()}
+        stored = await self._writer.sessions(sorted(ids))
+        for submission in keyed:
+            row = known.get(submission.key) if submission.key is not None else None
+            if row is None:
+                continue
+            if row.fingerprint != submission.fingerprint:
+                self._refuse(submission, reused(submission.key))
+                continue
+            self._answer(submission, replay(row, stored.get(row.resource_id)))
+
+    async def _answer_applied(self, looking: list[Submission]) -> None:
+        """Commands whose batch had an unknown outcome, and turns out to be in the log."""
+        tried = [s for s in looking if s.tried and not s.future.done()]
+        if not tried:
+            return
+        sent = [(s, seq, body, answer) for s in tried for seq, body, answer in s.tried]
+        landed = await self._writer.matching([(s.session_id, seq, body) for s, seq, body, _ in sent])
+        stored = await self._writer.sessions(sorted({sent[index][0].session_id for index in landed})) if landed else {}
+        for index in landed:
+            submission, _, _, answer = sent[index]
+            facts, state = stored.get(submission.session_id, (submission.facts, None))
+            self._answer(submission, Result(answer, facts, state))
+        self._observer.resolved(len(landed), len(tried) - len(landed))
+
+    async def _groups(self, batch: list[Submission]) -> list[Group]:
+        by_session: dict[str, list[Submission]] = {}
+        for submission in batch:
+            by_session.setdefault(submission.session_id, []).append(submission)
+        fresh = {
+            session_id
+            for session_id, submissions in by_session.items()
+            if session_id not in self._memory or any(s.look for s in submissions)
+        }
+        wanted = sorted(
+            session_id for session_id in fresh if any(not s.creates or s.look for s in by_session[session_id])
+        )
+        read = await self._writer.sessions(wanted) if wanted else {}
+        groups: list[Group] = []
+        for session_id, submissions in by_session.items():
+            stored = read.get(session_id) if session_id in fresh else self._memory[session_id]
+            groups.append(Group(session_id, submissions, stored, session_id in fresh))
+        return groups
+
+    async def _decide_stale_again(self, groups: list[Group], now: int) -> None:
+        """A refusal, or nothing to do, that rests on memory is decided once more on what the database says."""
+        doubtful = [group for group in groups if not group.fresh and (group.refused or group.empty)]
+        if not doubtful:
+            return
+        read = await self._writer.sessions(sorted(group.session_id for group in doubtful))
+        for group in doubtful:
+            stored = read.get(group.session_id)
+            group.fresh = True
+            if stored != group.stored:
+                group.stored = stored
+                decide_group(group, now=now, rules=self._rules, encoder=self._encode)
+
+    async def _write(self, groups: list[Group], *, creates: bool) -> int:
+        writes: list[SessionWrite] = []
+        epochs: dict[str, int] = {}
+        for group in groups:
+            callers = [s.caller for s, _ in group.accepted if s.caller is not None]
+            for caller in callers:
+                epochs[caller.workspace_id] = self._epochs[caller.workspace_id]
+            writes.append(session_write(group, internal=not callers))
+        sent = self._writer.create if creates else self._writer.append
+        written = await sent(writes, epochs)
+        if written.outcome is Outcome.CONFLICT and len(groups) > 1:
+            # Where transactions collide, a batch collides as a whole: one Session at a time gets through.
+            halves = len(groups) // 2
+            first = await self._write(groups[:halves], creates=creates)
+            return first + await self._write(groups[halves:], creates=creates)
+        if written.outcome is Outcome.KNOWN and creates and len(groups) > 1:
+            return sum([await self._write([group], creates=True) for group in groups])
+        published: list[Committed] = []
+        events = 0
+        for group, write in zip(groups, writes, strict=True):
+            if group.session_id in written.moved:
+                published.append(self._moved(group, epochs))
+                events += len(group.events)
+            else:
+                self._missed(group, write, unknown=written.outcome is Outcome.UNKNOWN)
+        if published:
+            self._publish(published)
+        return events
+
+    def _moved(self, group: Group, epochs: dict[str, int]) -> Committed:
+        assert group.after is not None
+        facts, state = group.after
+        if group.deleted:
+            self._memory.pop(group.session_id, None)
+        else:
+            self._memory[group.session_id] = group.after
+            self._memory.move_to_end(group.session_id)
+            if len(self._memory) > REMEMBERED_SESSIONS:
+                self._memory.popitem(last=False)
+        for submission, decision in group.accepted:
+            self._answer(submission, result_of(group, decision))
+        return Committed(facts, state, group.events, epochs.get(facts.workspace_id, 0), group.deleted)
+
+    def _missed(self, group: Group, write: SessionWrite, *, unknown: bool) -> None:
+        """Absent from the answer: nothing of it was written, or nobody knows."""
+        self._memory.pop(group.session_id, None)
+        for submission, decision in group.accepted:
+            if unknown and write.events:
+                submission.tried.append((write.events[0][0], write.events[0][2], decision.answer))
+        self._requeue([submission for submission, _ in group.accepted])
+
+
+def reused(key: RequestKey | None) -> Refusal:
+    """The same id with another request."""
+    request_id = key[3] if key else ""
+    return Refusal(
+        Reason.REQUEST_ID_REUSED,
+        "This request_id was used before with another request: choose a new one.",
+        {"request_id": request_id},
+    )
+
+
+def replay(row: RequestRow, stored: tuple[SessionFacts, SessionState] | None) -> Result:
+    """The answer that a request had, and the Session as it stands now."""
+    facts, state = stored if stored is not None else (None, None)
+    answer = Answer(row.seq, row.event_id, row.run_id)
+    return Result(answer, facts, state, replayed=True, resource_id=row.resource_id)

@@ -1,0 +1,84 @@
+"""One command on its way through the lane."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from turnlog_server.domain.access import Caller
+from turnlog_server.domain.commands import Command, Create
+from turnlog_server.domain.draft import Answer
+from turnlog_server.domain.ids import make_id
+from turnlog_server.domain.session import SessionFacts, SessionState
+
+RequestKey = tuple[str, str, str, str]
+
+
+class Names:
+    """Fresh ids for one command, the same ones each time that it is decided again."""
+
+    __slots__ = ("_at", "_made")
+
+    def __init__(self) -> None:
+        self._made: list[bytes] = []
+        self._at = 0
+
+    def restart(self) -> None:
+        """The command is decided again."""
+        self._at = 0
+
+    def __call__(self, prefix: str) -> str:
+        if self._at == len(self._made):
+            self._made.append(os.urandom(16))
+        self._at += 1
+        return make_id(prefix, self._made[self._at - 1])
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a command came to, with the Session as it stands after it.
+
+    resource_id: what a remembered request made, where it is not the Session.
+    """
+
+    answer: Answer
+    facts: SessionFacts | None
+    state: SessionState | None
+    replayed: bool = False
+    resource_id: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Submission:
+    """A command with all that the lane needs to carry it out once, or not at all.
+
+    caller, judge: None where the server itself acts. The caller's epoch is the one that it was judged under.
+    key: of the request id; None where there is none.
+    now: stamped when the command is first decided, and kept.
+    taken: in a batch; from then on nobody cancels it.
+    look: something of its batch did not go as expected: read state, request ids and permission before deciding again.
+    tried: what was sent without that its outcome is known: the first event of its write, and the answer that goes with it.
+    waiters: callers that wait for it.
+    """
+
+    session_id: str
+    command: Command
+    size: int
+    future: asyncio.Future[Result]
+    caller: Caller | None = None
+    judge: Callable[[Caller], Awaitable[Caller]] | None = None
+    key: RequestKey | None = None
+    fingerprint: bytes = b""
+    names: Names = field(default_factory=Names)
+    now: int = 0
+    taken: bool = False
+    look: bool = False
+    rounds: int = 0
+    tried: list[tuple[int, bytes, Answer]] = field(default_factory=list)
+    facts: SessionFacts | None = None
+    waiters: int = 0
+
+    @property
+    def creates(self) -> bool:
+        """True for a command that makes its Session."""
+        return isinstance(self.command, Create)

@@ -1,0 +1,89 @@
+"""Arrays of a fixed type in PostgreSQL's binary form.
+
+The driver's own list adapter guesses the element type and cannot tell it for an empty list, so that one statement would
+be prepared again and again under other types. These always say what they are.
+"""
+
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+from psycopg.adapt import AdaptersMap, Dumper
+from psycopg.pq import Format
+
+_EMPTY = struct.Struct(">iiI")
+_HEADER = struct.Struct(">iiIii")
+_LENGTH = struct.Struct(">i")
+_TEXT, _BYTEA, _INT8 = 25, 17, 20
+_TEXT_ARRAY, _BYTEA_ARRAY, _INT8_ARRAY = 1009, 1001, 1016
+
+
+class Texts(list[str]):
+    """`text[]`"""
+
+
+class Utf8s(list[bytes]):
+    """`text[]` whose elements are UTF-8 already."""
+
+
+class Blobs(list[bytes]):
+    """`bytea[]`"""
+
+
+class Ints(list[int]):
+    """`int8[]`"""
+
+
+def _array(element: int, parts: list[bytes], count: int) -> bytes:
+    if not count:
+        return _EMPTY.pack(0, 0, element)
+    return b"".join([_HEADER.pack(1, 0, element, count, 1), *parts])
+
+
+def _with_lengths(values: Iterable[bytes]) -> list[bytes]:
+    parts: list[bytes] = []
+    for value in values:
+        parts.append(_LENGTH.pack(len(value)))
+        parts.append(value)
+    return parts
+
+
+class _TextsDumper(Dumper):
+    format = Format.BINARY
+    oid = _TEXT_ARRAY
+
+    def dump(self, obj: Any) -> bytes:
+        return _array(_TEXT, _with_lengths(value.encode() for value in obj), len(obj))
+
+
+class _Utf8sDumper(Dumper):
+    format = Format.BINARY
+    oid = _TEXT_ARRAY
+
+    def dump(self, obj: Any) -> bytes:
+        return _array(_TEXT, _with_lengths(obj), len(obj))
+
+
+class _BlobsDumper(Dumper):
+    format = Format.BINARY
+    oid = _BYTEA_ARRAY
+
+    def dump(self, obj: Any) -> bytes:
+        return _array(_BYTEA, _with_lengths(obj), len(obj))
+
+
+class _IntsDumper(Dumper):
+    format = Format.BINARY
+    oid = _INT8_ARRAY
+
+    def dump(self, obj: Any) -> bytes:
+        flat = [part for value in obj for part in (8, value)]
+        return _array(_INT8, [struct.pack(">" + "iq" * len(obj), *flat)], len(obj))
+
+
+def register(adapters: AdaptersMap) -> None:
+    """Teaches connections the four types."""
+    adapters.register_dumper(Texts, _TextsDumper)
+    adapters.register_dumper(Utf8s, _Utf8sDumper)
+    adapters.register_dumper(Blobs, _BlobsDumper)
+    adapters.register_dumper(Ints, _IntsDumper)
