@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 import grpc
-from google.rpc import error_details_pb2
-from grpc_status import rpc_status
 
-from turnlog_client.runner.options import RunnerOptions, Tls
+from turnlog_client.channel import Tls, is_local
+from turnlog_client.errors import decode
+from turnlog_client.runner.options import RunnerOptions
 
 CONNECT = "/turnlog.runner.v1.RunnerService/Connect"
 
@@ -46,13 +46,14 @@ class End:
     """The end of a stream, or of an attempt to make one.
 
     code: the gRPC status. details: its text. reason: the ErrorReason that came with it, if one did.
-    lived: seconds from Welcome to the end; 0 if there was no Welcome.
+    retry_after: what the server asks to wait, in seconds. lived: seconds from Welcome to the end; 0 without a Welcome.
     """
 
     cause: Cause
     code: grpc.StatusCode | None = None
     details: str = ""
     reason: str = ""
+    retry_after: float = 0.0
     lived: float = 0.0
 
     @property
@@ -61,14 +62,15 @@ class End:
         return self.cause is Cause.CREDENTIAL or (self.cause is Cause.SERVER and self.code in _REFUSALS)
 
     def __str__(self) -> str:
-        name = self.code.name if self.code and self.cause is Cause.SERVER else self.cause.name
+        name = self.code.name if self.code else self.cause.name
         text = f"{name} {self.reason}".strip()
         return f"{text}: {self.details}" if self.details else text
 
 
 def end_of(error: grpc.aio.AioRpcError) -> End:
     """What a call's status says."""
-    return End(Cause.SERVER, error.code(), (error.details() or "")[:1024], _reason(error))
+    decoded = decode(error)
+    return End(Cause.SERVER, decoded.code, decoded.message[:1024], decoded.reason, decoded.retry_after or 0.0)
 
 
 def open_channel(options: RunnerOptions, address: str) -> grpc.aio.Channel:
@@ -79,7 +81,6 @@ def open_channel(options: RunnerOptions, address: str) -> grpc.aio.Channel:
         ("grpc.keepalive_timeout_ms", int(timing.keepalive_timeout * 1000)),
         # A quiet Run sends little, and its connection is the one that must be watched.
         ("grpc.http2.max_pings_without_data", 0),
-        ("grpc.keepalive_permit_without_calls", 1),
         # Retries and waits are the runner's own; gRPC's would hide what happened and outlast the lease.
         ("grpc.enable_retries", 0),
         ("grpc.use_local_subchannel_pool", 1),
@@ -87,33 +88,18 @@ def open_channel(options: RunnerOptions, address: str) -> grpc.aio.Channel:
         ("grpc.max_receive_message_length", _MESSAGE_BYTES),
         ("grpc.max_send_message_length", _MESSAGE_BYTES),
     ]
-    if options.tls is None:
+    local = is_local(address)
+    if local:
+        # A proxy from the environment cannot reach this machine's loopback.
+        arguments.append(("grpc.enable_http_proxy", 0))
+    if options.tls is False or (options.tls is None and local):
         return grpc.aio.insecure_channel(address, options=arguments)
-    if options.tls.server_name:
-        arguments.append(("grpc.ssl_target_name_override", options.tls.server_name))
-    return grpc.aio.secure_channel(address, _credentials(options.tls), options=arguments)
+    tls = options.tls if isinstance(options.tls, Tls) else Tls()
+    if tls.server_name:
+        arguments.append(("grpc.ssl_target_name_override", tls.server_name))
+    return grpc.aio.secure_channel(address, tls.credentials(), options=arguments)
 
 
 async def close_channel(channel: grpc.aio.Channel) -> None:
     """Closes it, also while the caller is being cancelled."""
     await asyncio.shield(asyncio.ensure_future(channel.close()))
-
-
-def _credentials(tls: Tls) -> grpc.ChannelCredentials:
-    return grpc.ssl_channel_credentials(
-        root_certificates=tls.ca_file.read_bytes() if tls.ca_file else None,
-        private_key=tls.key_file.read_bytes() if tls.key_file else None,
-        certificate_chain=tls.cert_file.read_bytes() if tls.cert_file else None,
-    )
-
-
-def _reason(error: grpc.aio.AioRpcError) -> str:
-    try:
-        status = rpc_status.from_call(error)  # pyright: ignore[reportArgumentType]  # needs only what AioRpcError has
-    except ValueError:
-        return ""
-    for detail in status.details if status else ():
-        info = error_details_pb2.ErrorInfo()
-        if detail.Unpack(info):
-            return info.reason
-    return ""

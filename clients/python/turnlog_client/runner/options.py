@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from turnlog_client.channel import Tls
+
 Command = Literal["echo"] | Sequence[str]
 """How a harness profile is served: by the built-in echo, or by a command as argv."""
 
@@ -15,26 +17,12 @@ class OptionsError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Tls:
-    """Certificates of the connection, as PEM files. They are read again for every connection.
-
-    ca_file: what the server's certificate is checked against; None takes the system's roots.
-    cert_file, key_file: the runner's own, for mTLS; both or none.
-    server_name: the name to expect in the server's certificate; empty expects that of the address.
-    """
-
-    ca_file: Path | None = None
-    cert_file: Path | None = None
-    key_file: Path | None = None
-    server_name: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Timing:
     """Times in seconds that only tests and unusual networks change.
 
     keepalive, keepalive_timeout: HTTP/2 pings on a connection on which nothing is heard. Their sum is how long a
-        half-open connection can go unnoticed; it must be well below the server's lease.
+        half-open connection can go unnoticed; with the heartbeat interval it must stay below the server's lease.
+        The server closes connections that ping more often than every 10 s.
     connect: how long one connection may take to be made and welcomed.
     backoff_first, backoff_most: bounds of the random wait before a reconnect.
     refused_first, refused_most: the same where the server refused the runner, which waiting alone rarely mends.
@@ -44,7 +32,7 @@ class Timing:
     farewell: what the last messages before an exit may take.
     """
 
-    keepalive: float = 10.0
+    keepalive: float = 12.0
     keepalive_timeout: float = 5.0
     connect: float = 20.0
     backoff_first: float = 0.5
@@ -70,7 +58,7 @@ class RunnerOptions:
     harnesses: harness profile name to how it is served.
     data_dir: the runner's folder. Its id is kept there; two runners cannot share one.
     key, key_file: the API key, or the file that holds it; the file is read again for every connection.
-    tls: None connects in plaintext.
+    tls: None means plaintext to this machine and TLS to any other; False sends the key in plaintext wherever it is.
     pools: what to claim from. Empty means `default`.
     capacity: how many Runs at once.
     display_name: for people; the host's name where it is empty.
@@ -86,7 +74,7 @@ class RunnerOptions:
     data_dir: Path
     key: str = field(default="", repr=False)
     key_file: Path | None = None
-    tls: Tls | None = None
+    tls: Tls | bool | None = None
     pools: Sequence[str] = ()
     capacity: int = 4
     display_name: str = ""

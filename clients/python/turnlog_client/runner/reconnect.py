@@ -1,6 +1,7 @@
 """Connects again, for ever, after random waits that grow."""
 
 import logging
+import random
 from collections.abc import Awaitable, Callable
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_result, wait_random_exponential
@@ -38,7 +39,8 @@ class _Backoff(wait_base):
         end = _end(retry_state)
         if end.lived >= self._steady:
             retry_state.attempt_number = 1
-        return (self._slow if end.refused else self._quick)(retry_state)
+        wait = (self._slow if end.refused else self._quick)(retry_state)
+        return max(wait, end.retry_after * random.uniform(1.0, 1.25))
 
 
 def _tell(retry_state: RetryCallState) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 import grpc
@@ -106,7 +107,7 @@ class Stream:
             await asyncio.wait([reader, writer])
             await close_channel(channel)
         lived = self._clock() - self._welcomed_at if self.welcomed else 0.0
-        return End(end.cause, end.code, end.details, end.reason, lived)
+        return replace(end, lived=lived)
 
     async def _first_end(self, reader: asyncio.Task[End], writer: asyncio.Task[None]) -> End:
         await asyncio.wait([reader, writer, self._ended], return_when=asyncio.FIRST_COMPLETED)
