@@ -1,7 +1,9 @@
 """A harness in a process of its own: JSON lines over its stdin and stdout, and the end of all it started."""
 
+import array
 import asyncio
 import contextlib
+import fcntl
 import logging
 import os
 import secrets
@@ -9,10 +11,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import termios
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from turnlog_client.harness import limits
 from turnlog_client.harness.payloads import encode_line
@@ -28,6 +31,8 @@ _STDERR_TAIL = 4 << 10
 
 # How long a harness that has closed its stdout may take to exit, and a keeper to kill its tree.
 _EXIT_PATIENCE = 5.0
+
+_POLL = 0.02
 
 
 class HarnessProcess:
@@ -68,7 +73,6 @@ class HarnessProcess:
         self._hurry = asyncio.Event()
         self._killing: asyncio.Task[None] | None = None
         self._reading = False
-        self._done = False
         marks = {proctree.RUNNER: runner_id, proctree.ATTEMPT: attempt_id, proctree.SPAWN: self._mark}
         command = [_find(argv[0], env), *argv[1:]]
         self._lifeline, keepers_end = -1, -1
@@ -151,7 +155,6 @@ class HarnessProcess:
                         return
         finally:
             self._reading = False
-            self._close_if_done()
 
     async def _outputs(self) -> AsyncGenerator[Output, None]:
         reader = LineReader()
@@ -231,17 +234,19 @@ class HarnessProcess:
         if stuck:
             log.error("Processes %s of %s cannot be killed.", stuck, self._name)
         await self._exit_within(_EXIT_PATIENCE)
-        # All that could write is gone, so what it wrote can be read to its end.
-        await asyncio.wait([self._stderr_pump], timeout=_EXIT_PATIENCE)
-        self._stderr_pump.cancel()
         self._stdin.abort()
-        self._done = True
-        self._close_if_done(even_while_read=bool(stuck))
+        self._ending = asyncio.create_task(self._end_pipes())
 
-    def _close_if_done(self, *, even_while_read: bool = False) -> None:
-        if self._done and (even_while_read or not self._reading):
-            for pipe in self._pipes:
-                pipe.close()
+    async def _end_pipes(self) -> None:
+        """Closes the pipes once what is in them has been read, or nobody reads any more.
+
+        Mostly they have ended by themselves. They have not where a process that could not be found holds them open.
+        """
+        for pipe, readable in zip(self._pipes, (self._process.stdout, self._process.stderr), strict=True):
+            # Nothing gives a sign when a pipe has been emptied.
+            while self._reading and not pipe.is_closing() and _unread(readable):  # noqa: ASYNC110
+                await asyncio.sleep(_POLL)
+            pipe.close()
 
     def _terminate(self) -> None:
         processes = proctree.marked(proctree.SPAWN, self._mark)
@@ -289,8 +294,8 @@ class _Stdin(asyncio.BaseProtocol):
         return not self._writable.is_set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        self._transport = transport
+        # Not asserted: uvloop's transports are none of asyncio's classes.
+        self._transport = cast(asyncio.WriteTransport, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -316,6 +321,14 @@ class _Stdin(asyncio.BaseProtocol):
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+
+
+def _unread(pipe: IO[bytes] | None) -> int:
+    """Bytes that are in a pipe."""
+    count = array.array("i", [0])
+    if pipe is not None and not pipe.closed:
+        fcntl.ioctl(pipe.fileno(), termios.FIONREAD, count)
+    return count[0]
 
 
 def _find(program: str, env: Mapping[str, str]) -> str:
