@@ -3,6 +3,7 @@
 import os
 import sys
 import textwrap
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,14 @@ async def conversation(argv: list[str], workdir: Path, text: str = "hello", **mo
     run = await spawned(argv, workdir)
     await run.send(start(text, workdir=str(workdir), **more))
     return await outputs_of(run)
+
+
+async def next_of(outputs: AsyncIterator[Output], kind: type[Output]) -> Output:
+    """The first output of a kind, and all before it passed over."""
+    async for output in outputs:
+        if isinstance(output, kind):
+            return output
+    raise AssertionError(f"no {kind.__name__}")
 
 
 def alive(pids: list[int]) -> list[int]:

@@ -1,6 +1,7 @@
 """check-harness: what it says of good and of bad harnesses. And the echo harness."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from harness_support import LIBRARY, RAW, READY, python, start
@@ -23,7 +24,7 @@ Harness(answer).run()
 """
 
 
-async def checked(*code: str, lines: list[str] | None = None, **options: float) -> Report:
+async def checked(*code: str, lines: list[str] | None = None, **options: Any) -> Report:
     kept: list[str] = [] if lines is None else lines
     return await check_harness(python(*code), on_line=kept.append, **options)
 

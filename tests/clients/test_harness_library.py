@@ -177,10 +177,12 @@ async def test_cancel_raises_where_the_answer_waits_and_its_clean_up_runs(tmp_pa
     run = await spawned(python(LIBRARY, code), tmp_path)
     await run.send(start())
     outputs: list[Output] = []
+    stopping: asyncio.Task[None] | None = None
     async for output in run:
         outputs.append(output)
         if isinstance(output, Preview):
             stopping = asyncio.create_task(run.cancel(grace=30) if how == "cancel" else run.kill(grace=30))
+    assert stopping is not None
     await stopping
     assert said(outputs) == ["cleaned up", "canceled"]
     assert isinstance(outputs[-1], Settle)
