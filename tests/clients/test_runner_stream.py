@@ -1,0 +1,431 @@
+"""How a runner lives through the ends of its streams, and what it does when its lease may be over."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import grpc
+import pytest
+from support.http2_proxy import Http2Connection, Http2Proxy, http2_proxy
+from support.scripted_fleet import Conversation, ScriptedFleet, lease_of, make_offer, scripted_fleet
+from support.scripted_harness import QUICK, Clock, Harnesses, ScriptedHarness, message, running_runner
+from tenacity import AsyncRetrying, Future, RetryCallState
+from turnlog.runner.v1 import runner_service_pb2 as pb
+from turnlog.v1 import run_pb2
+from turnlog_client.runner.attempt_queue import AttemptKey
+from turnlog_client.runner.channel import Cause, End
+from turnlog_client.runner.options import Timing
+from turnlog_client.runner.outputs import Ready, Settle
+from turnlog_client.runner.reconnect import _Backoff
+
+
+@pytest.fixture
+async def fleet() -> AsyncIterator[ScriptedFleet]:
+    async with scripted_fleet() as fleet:
+        yield fleet
+
+
+@pytest.fixture
+async def proxy(fleet: ScriptedFleet) -> AsyncIterator[Http2Proxy]:
+    async with http2_proxy(fleet.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def harnesses() -> Harnesses:
+    return Harnesses()
+
+
+def state_of(offer: pb.Offer, last_message_no: int, stop_as: run_pb2.RunStatus | None = None) -> pb.HeldState:
+    return pb.HeldState(**AttemptKey.of(offer)._asdict(), last_message_no=last_message_no, stop_as=stop_as)
+
+
+async def begun(stream: Conversation, offer: pb.Offer, harnesses: Harnesses) -> ScriptedHarness:
+    """A Run whose harness is ready and acknowledged."""
+    await stream.offer(offer)
+    harness = await harnesses.next()
+    harness.say(Ready())
+    await stream.take("harness_ready")
+    await stream.ack(offer, 1)
+    return harness
+
+
+STATUSES = [
+    grpc.StatusCode.OK,
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.INTERNAL,
+    grpc.StatusCode.UNKNOWN,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.FAILED_PRECONDITION,
+]
+
+
+@pytest.mark.case(45)
+@pytest.mark.parametrize("code", STATUSES, ids=lambda code: code.name)
+async def test_it_comes_back_after_every_status(
+    fleet: ScriptedFleet, tmp_path: Path, harnesses: Harnesses, code: grpc.StatusCode
+) -> None:
+    async with running_runner(fleet.address, tmp_path, launch=harnesses.launch):
+        # Before Welcome, and in the middle of a Run.
+        (await fleet.stream()).end(code, "not now")
+        stream = await fleet.stream()
+        hello = await stream.welcome()
+        offer = make_offer()
+        harness = await begun(stream, offer, harnesses)
+        stream.end(code, "not now")
+        again = await fleet.stream()
+        hello_again = await again.welcome(state_of(offer, 1))
+        assert hello_again.instance_id == hello.instance_id
+        assert [AttemptKey.of(each) for each in hello_again.held] == [AttemptKey.of(offer)]
+        assert hello_again.held[0].lease_token == offer.lease_token
+        harness.say(message("still here"), Settle("succeeded"))
+        said = await again.finish(offer)
+        assert [lease_of(each).message_no for each in said] == [2, 3]
+        assert not harness.killed.is_set()
+
+
+CUTS: dict[str, Callable[[Http2Connection], None]] = {
+    "RST_STREAM 8": lambda connection: connection.reset_stream(8),
+    "RST_STREAM 2": lambda connection: connection.reset_stream(2),
+    "RST_STREAM 7": lambda connection: connection.reset_stream(7),
+    "GOAWAY, a proxy's max age": lambda connection: connection.go_away(0),
+    "GOAWAY, enhance your calm": lambda connection: connection.go_away(11),
+    "FIN": lambda connection: connection.close(),
+    "RST": lambda connection: connection.cut(),
+}
+
+
+@pytest.mark.case(45, 43)
+@pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS.keys())
+async def test_it_comes_back_after_every_cut(
+    fleet: ScriptedFleet,
+    proxy: Http2Proxy,
+    tmp_path: Path,
+    harnesses: Harnesses,
+    cut: Callable[[Http2Connection], None],
+) -> None:
+    async with running_runner(proxy.address, tmp_path, launch=harnesses.launch):
+        stream = await fleet.stream()
+        await stream.welcome()
+        offer = make_offer()
+        harness = await begun(stream, offer, harnesses)
+        cut(proxy.last)
+        again = await fleet.stream()
+        hello = await again.welcome(state_of(offer, 1))
+        assert len(hello.held) == 1
+        harness.say(Settle("succeeded"))
+        await again.finish(offer)
+        await again.granted(4)
+
+
+@pytest.mark.case(45)
+async def test_it_waits_for_a_server_that_is_not_there(tmp_path: Path) -> None:
+    async with scripted_fleet() as fleet:
+        port = fleet.port
+    async with running_runner(f"127.0.0.1:{port}", tmp_path, timing=QUICK) as running:
+        await asyncio.wait([running.task], timeout=0.5)
+        assert not running.task.done()
+        fleet = ScriptedFleet()
+        await fleet.start(port)
+        try:
+            await (await fleet.stream()).welcome()
+        finally:
+            await fleet.stop()
+
+
+async def test_what_is_unacknowledged_is_sent_again_without_gap_or_duplicate(
+    fleet: ScriptedFleet, tmp_path: Path, harnesses: Harnesses
+) -> None:
+    async with running_runner(fleet.address, tmp_path, launch=harnesses.launch):
+        stream = await fleet.stream()
+        await stream.welcome()
+        offer = make_offer()
+        harness = await begun(stream, offer, harnesses)
+        for text in ("a", "b", "c"):
+            harness.say(message(text))
+            await stream.take("append")
+        await stream.ack(offer, 2)
+        # The server has applied 2 and 3; 4 was lost, and 3's acknowledgement too.
+        stream.end(grpc.StatusCode.UNAVAILABLE)
+        await stream.gone.wait()
+        harness.say(message("d"), Settle("succeeded"))
+        again = await fleet.stream()
+        await again.welcome(state_of(offer, 3))
+        said = await again.finish(offer)
+        texts = [event.agent_message.parts[0].text for each in said for event in each.append.events]
+        assert texts == ["c", "d"]
+        assert again.numbers() == list(range(4, 4 + len(said)))
+
+
+async def test_a_server_that_forgot_gets_the_run_back(
+    fleet: ScriptedFleet, tmp_path: Path, harnesses: Harnesses
+) -> None:
+    async with running_runner(fleet.address, tmp_path, launch=harnesses.launch):
+        stream = await fleet.stream()
+        await stream.welcome()
+        offer = make_offer()
+        harness = await begun(stream, offer, harnesses)
+        stream.end(grpc.StatusCode.UNAVAILABLE)
+        again = await fleet.stream()
+        await again.welcome(state_of(offer, 0))
+        abandon = await again.take("abandon")
+        assert abandon.lease.message_no == 1
+        assert harness.killed.is_set()
+
+
+@pytest.mark.case(37)
+async def test_what_the_server_does_not_know_any_more_is_killed(
+    fleet: ScriptedFleet, tmp_path: Path, harnesses: Harnesses
+) -> None:
+    async with running_runner(fleet.address, tmp_path, launch=harnesses.launch):
+        stream = await fleet.stream()
+        await stream.welcome()
+        kept, lost = make_offer(1), make_offer(2)
+        harness_kept = await begun(stream, kept, harnesses)
+        harness_lost = await begun(stream, lost, harnesses)
+        stream.end(grpc.StatusCode.UNAVAILABLE)
+        again = await fleet.stream()
+        hello = await again.welcome(state_of(kept, 1))
+        assert len(hello.held) == 2
+        await asyncio.wait_for(harness_lost.killed.wait(), 10)
+        assert not harness_kept.killed.is_set()
+        await again.granted(3)
+        harness_kept.say(Settle("succeeded"))
+        said = await again.finish(kept)
+        assert len(said) == 1
+
+
+@pytest.mark.case(39)
+async def test_a_settle_whose_acknowledgement_was_lost_is_no_lost_lease(
+    fleet: ScriptedFleet, tmp_path: Path, harnesses: Harnesses, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_runner(fleet.address, tmp_path, launch=harnesses.launch):
+        stream = await fleet.stream()
+        await stream.welcome()
+        offer = make_offer()
+        harness = await begun(stream, offer, harnesses)
+        harness.say(Settle("succeeded"))
+        await stream.take("settle")
+        stream.end(grpc.StatusCode.UNAVAILABLE)
+        again = await fleet.stream()
+        hello = await again.welcome()
+        assert len(hello.held) == 1
+        await again.granted(4)
+        about = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+        assert [each for each in about if "ost" in each] == []
+
+
+@pytest.mark.case(43)
+@pytest.mark.parametrize("arrived", [True, False])
+async def test_an_accept_in_flight_is_settled_by_the_next_welcome(
+    fleet: ScriptedFleet, tmp_path: Path, harnesses: Harnesses, arrived: bool
+) -> None:
+    async with running_runner(fleet.address, tmp_path, launch=harnesses.launch):
+        stream = await fleet.stream()
+        await stream.welcome()
+        offer = make_offer()
+        await stream.say(offer=offer)
+        await stream.take("accept")
+        stream.end(grpc.StatusCode.UNAVAILABLE)
+        again = await fleet.stream()
+        hello = await again.welcome(*([state_of(offer, 0)] if arrived else []))
+        assert len(hello.held) == 1
+        if arrived:
+            (await harnesses.next()).succeed()
+            await again.finish(offer)
+        await again.granted(4)
+        assert len(harnesses.launched) == arrived
+
+
+async def test_a_stop_that_came_while_it_was_away(fleet: ScriptedFleet, tmp_path: Path, harnesses: Harnesses) -> None:
+    async with running_runner(fleet.address, tmp_path, launch=harnesses.launch):
+        stream = await fleet.stream()
+        await stream.welcome()
+        offer = make_offer()
+        harness = await begun(stream, offer, harnesses)
+        stream.end(grpc.StatusCode.UNAVAILABLE)
+        again = await fleet.stream()
+        await again.welcome(state_of(offer, 1, run_pb2.RUN_STATUS_INTERRUPTED))
+        await asyncio.wait_for(harness.interrupted.wait(), 10)
+        harness.say(Settle("succeeded"))
+        assert (await again.finish(offer))[-1].settle.outcome == pb.Settle.OUTCOME_STOPPED
+
+
+async def test_a_replica_that_goes_down_is_left_for_another(
+    fleet: ScriptedFleet, tmp_path: Path, harnesses: Harnesses
+) -> None:
+    async with scripted_fleet() as other:
+        both = f"{fleet.address},{other.address}"
+        async with running_runner(both, tmp_path, launch=harnesses.launch):
+            stream = await fleet.stream()
+            await stream.welcome()
+            offer = make_offer()
+            harness = await begun(stream, offer, harnesses)
+            await stream.say(drain=pb.Drain(reason=pb.Drain.REASON_SERVER))
+            again = await other.stream()
+            hello = await again.welcome(state_of(offer, 1))
+            assert len(hello.held) == 1
+            harness.say(Settle("succeeded"))
+            await again.finish(offer)
+            await again.granted(4)
+
+
+async def test_a_refused_key_is_read_again(
+    fleet: ScriptedFleet, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    key_file = tmp_path / "key"
+    key_file.write_text("old\n")
+    async with running_runner(fleet.address, tmp_path / "runner", key="", key_file=key_file):
+        stream = await fleet.stream()
+        assert stream.metadata["authorization"] == "Bearer old"
+        key_file.write_text("new\n")
+        stream.end(grpc.StatusCode.UNAUTHENTICATED, "The key was revoked.")
+        again = await fleet.stream()
+        assert again.metadata["authorization"] == "Bearer new"
+    assert any(
+        each.levelno == logging.ERROR and "refuses this runner: UNAUTHENTICATED: The key was revoked." in each.message
+        for each in caplog.records
+    )
+
+
+async def test_a_refused_runner_ends_only_if_told_so(fleet: ScriptedFleet, tmp_path: Path) -> None:
+    async with running_runner(fleet.address, tmp_path, exit_when_refused=True) as running:
+        (await fleet.stream()).end(grpc.StatusCode.UNAVAILABLE)
+        (await fleet.stream()).end(grpc.StatusCode.UNAUTHENTICATED)
+        assert await running.exit_code() == 1
+
+
+async def test_heartbeats_are_sent_when_there_is_nothing_else(fleet: ScriptedFleet, tmp_path: Path) -> None:
+    async with running_runner(fleet.address, tmp_path):
+        stream = await fleet.stream()
+        await stream.welcome(heartbeat=0.05)
+        for _ in range(5):
+            await stream.heartbeat()
+
+
+@pytest.mark.case(37)
+async def test_work_whose_lease_may_be_over_is_stopped(
+    fleet: ScriptedFleet, proxy: Http2Proxy, tmp_path: Path, harnesses: Harnesses
+) -> None:
+    clock = Clock()
+    async with running_runner(proxy.address, tmp_path, launch=harnesses.launch, clock=clock):
+        stream = await fleet.stream()
+        before = await stream.welcome(ttl=30)
+        offer = make_offer()
+        harness = await begun(stream, offer, harnesses)
+        proxy.last.freeze()
+        clock.ahead += 31
+        await asyncio.wait_for(harness.killed.wait(), 10)
+        again = await fleet.stream()
+        after = await again.welcome(ttl=30)
+        assert list(after.held) == []
+        assert after.runner_id == before.runner_id
+        assert after.instance_id != before.instance_id
+        await again.granted(4)
+        # Nothing of the lost attempt is said on the new stream, and another Run is served.
+        other = make_offer(2)
+        await again.offer(other)
+        (await harnesses.next()).succeed()
+        await again.finish(other)
+
+
+async def test_a_quiet_run_keeps_its_lease_by_heartbeats(
+    fleet: ScriptedFleet, tmp_path: Path, harnesses: Harnesses
+) -> None:
+    clock = Clock()
+    timing = Timing(tick=0.01, keepalive=5, keepalive_timeout=3)
+    async with running_runner(fleet.address, tmp_path, launch=harnesses.launch, clock=clock, timing=timing):
+        stream = await fleet.stream()
+        await stream.welcome(ttl=30, heartbeat=0.05)
+        offer = make_offer()
+        harness = await begun(stream, offer, harnesses)
+        for _ in range(20):
+            clock.ahead += 5
+            await stream.heartbeat()
+            await stream.heartbeat()
+        assert clock.ahead == 100
+        harness.say(Settle("succeeded"))
+        await stream.finish(offer)
+        assert not harness.killed.is_set()
+
+
+@pytest.mark.case(4)
+async def test_a_half_open_connection_is_noticed(fleet: ScriptedFleet, proxy: Http2Proxy, tmp_path: Path) -> None:
+    timing = Timing(backoff_first=0.02, backoff_most=0.1, keepalive=1.0, keepalive_timeout=0.5)
+    async with running_runner(proxy.address, tmp_path, timing=timing):
+        stream = await fleet.stream()
+        await stream.welcome()
+        proxy.last.freeze()
+        await (await fleet.stream()).welcome()
+
+
+async def test_a_server_that_says_nothing_is_left(fleet: ScriptedFleet, tmp_path: Path) -> None:
+    timing = Timing(backoff_first=0.02, backoff_most=0.1, connect=0.2)
+    async with running_runner(fleet.address, tmp_path, timing=timing):
+        stream = await fleet.stream()
+        await stream.take("hello")
+        await (await fleet.stream()).welcome()
+
+
+async def test_neither_key_nor_token_is_logged(
+    fleet: ScriptedFleet, tmp_path: Path, harnesses: Harnesses, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "turnlog")
+    async with running_runner(fleet.address, tmp_path, launch=harnesses.launch):
+        stream = await fleet.stream()
+        await stream.welcome()
+        offer = make_offer()
+        harness = await begun(stream, offer, harnesses)
+        stream.end(grpc.StatusCode.UNAUTHENTICATED)
+        again = await fleet.stream()
+        await again.welcome()
+        await asyncio.wait_for(harness.killed.wait(), 10)
+    logged = "".join(repr(vars(each)) for each in caplog.records)
+    assert "tlk_secret" not in logged
+    assert "lease_token" not in logged
+    assert repr(offer.lease_token)[2:-1] not in logged
+
+
+def waits(*ends: End) -> list[float]:
+    """What the runner waits after each of these ends, one after the other."""
+    backoff = _Backoff(Timing())
+    state = RetryCallState(AsyncRetrying(), None, (), {})
+    seconds = []
+    for end in ends:
+        state.outcome = Future.construct(state.attempt_number, end, False)
+        seconds.append(backoff(state))
+        state.attempt_number += 1
+    return seconds
+
+
+@pytest.mark.case(45, 46)
+def test_waits_grow_and_are_random() -> None:
+    cut = End(Cause.SERVER, grpc.StatusCode.UNAVAILABLE)
+    for _ in range(50):
+        many = waits(*[cut] * 40)
+        assert many[0] <= 0.5
+        assert many[3] <= 4
+        assert max(many) <= 20
+    assert len(set(waits(*[cut] * 40))) > 30
+
+
+def test_a_good_connection_resets_the_waits() -> None:
+    cut = End(Cause.SERVER, grpc.StatusCode.UNAVAILABLE)
+    held = End(Cause.SERVER, grpc.StatusCode.UNAVAILABLE, lived=60)
+    for _ in range(50):
+        assert waits(*[cut] * 10, held)[-1] <= 0.5
+
+
+def test_a_refused_runner_waits_longer_and_as_long_as_told() -> None:
+    refused = End(Cause.SERVER, grpc.StatusCode.UNAUTHENTICATED)
+    told = End(Cause.SERVER, grpc.StatusCode.UNAVAILABLE, retry_after=7.0)
+    for _ in range(50):
+        many = waits(*[refused] * 10)
+        assert min(many) >= 5
+        assert max(many) <= 300
+        assert 7 <= waits(told)[0] <= 8.75
