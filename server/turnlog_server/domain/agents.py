@@ -139,8 +139,34 @@ class RevisionPlan:
     agent_version_number: int | None
     harness_profile_id: str
     sandbox_profile_id: str
-    runner_pool: str
+    runner_pool: str = DEFAULT_POOL
     model_route: str = ""
+
+    @property
+    def references(self) -> tuple[tuple[str, str], ...]:
+        """What it names, each as resource and id."""
+        return (
+            ("agent deployment", self.agent_deployment_id),
+            ("agent", self.agent_id),
+            ("harness profile", self.harness_profile_id),
+            ("sandbox profile", self.sandbox_profile_id),
+            ("runner pool", self.runner_pool),
+        )
+
+    def revision(self, workspace_id: str, number: int, agent_version_number: int, now: int) -> DeploymentRevision:
+        """What is published."""
+        return DeploymentRevision(
+            self.agent_deployment_id,
+            workspace_id,
+            number,
+            self.agent_id,
+            agent_version_number,
+            self.harness_profile_id,
+            self.sandbox_profile_id,
+            self.runner_pool,
+            self.model_route,
+            now,
+        )
 
 
 @dataclass(frozen=True, slots=True)

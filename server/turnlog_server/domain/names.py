@@ -1,9 +1,11 @@
 """What people may call things, and what can be an id at all."""
 
 import unicodedata
-from typing import Final
+from typing import Final, TypeVar
 
-from turnlog_server.domain.refusals import invalid, not_found
+from turnlog_server.domain.refusals import Reason, Refusal, invalid, not_found
+
+T = TypeVar("T")
 
 _PRINTED_IN_TEXT: Final = "\n\t\r"
 
@@ -25,6 +27,22 @@ def check_id(resource: str, identity: str) -> str:
     if "\0" in identity:
         raise not_found(resource, identity)
     return identity
+
+
+def known(item: T | None, resource: str, identity: str) -> T:
+    """The item, where there is one."""
+    if item is None:
+        raise not_found(resource, identity)
+    return item
+
+
+def already_exists(resource: str, name: str) -> Refusal:
+    """A name that must be unique and is taken."""
+    return Refusal(
+        Reason.ALREADY_EXISTS,
+        f"There is a {resource} with the name {name} already: choose another name, or use the one that exists.",
+        {"resource": resource, "name": name},
+    )
 
 
 def _without_controls(field: str, text: str, *, allowed: str) -> str:
