@@ -1,10 +1,19 @@
 """Fixtures for every test: a real PostgreSQL, and databases on it."""
 
+import shutil
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from support.postgres import PostgresServer, postgres_running
 from turnlog_server.store.database import Database
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests that need a tool beyond Python run where it is found."""
+    for mark in item.iter_markers("system"):
+        for tool in mark.args:
+            if shutil.which(tool) is None:
+                pytest.skip(f"needs {tool}")
 
 
 @pytest.fixture(scope="session")

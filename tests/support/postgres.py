@@ -57,16 +57,20 @@ class PostgresServer:
 @asynccontextmanager
 async def postgres_running(**settings: str) -> AsyncIterator[PostgresServer]:
     """A server of its own that loses its data in a power cut, which is what makes it fast."""
-    # The path of a Unix socket is short: below /tmp, whatever TMPDIR says.
-    root = Path(tempfile.mkdtemp(prefix="tl-", dir="/tmp"))
-    root.chmod(0o755)  # as root, PostgreSQL runs as another user
+    root = _short_folder()
+    settings = {"max_connections": MAX_CONNECTIONS} | settings
     try:
-        server = await EmbeddedPostgres.start(
-            root, fsync=False, settings={"max_connections": MAX_CONNECTIONS} | settings
-        )
+        server = await EmbeddedPostgres.start(root, fsync=False, settings=settings)
         try:
             yield PostgresServer(server)
         finally:
             await server.stop()
     finally:
         shutil.rmtree(root, ignore_errors=True)
+
+
+def _short_folder() -> Path:
+    # The path of a Unix socket is short: below /tmp, whatever TMPDIR says.
+    root = Path(tempfile.mkdtemp(prefix="tl-", dir="/tmp"))
+    root.chmod(0o755)  # as root, PostgreSQL runs as another user
+    return root

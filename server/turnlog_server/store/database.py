@@ -48,6 +48,7 @@ HINT_BUDGET = 1.0
 BORROW_SLICE = 2.0
 # A connection that worked within this time is lent without asking it whether it still lives.
 TRUST = 1.0
+PROOF = "SELECT 1"
 # How long a statement whose caller has left may go on. A cancelled one costs a connection to cancel it with.
 GRACE = 0.1
 # All connections are replaced no more often than this.
@@ -77,7 +78,6 @@ class Database:
             max_size=pool_size,
             open=False,
             configure=self._configure,
-            check=self._check,
             name="store",
             # Each process a little other, so that the replicas of a deployment do not reconnect together.
             max_lifetime=MAX_LIFETIME * random.uniform(0.8, 1.0),
@@ -303,11 +303,35 @@ class Database:
 
     async def _borrow(self, operation: Operation) -> Connection:
         operation.phase = Phase.BORROW
+        while True:
+            try:
+                conn = await self._pool.getconn(timeout=BORROW_SLICE)
+            except Exception as exc:
+                operation.failed(exc)
+                raise
+            alive = False
+            try:
+                alive = await self._alive(conn)
+            finally:
+                if not alive:
+                    await self._give_back(conn)
+            if alive:
+                return conn
+
+    async def _alive(self, conn: Connection) -> bool:
+        """Whether a connection can be used. The pool would do this, too, but pauses for seconds between dead ones."""
+        loop = asyncio.get_running_loop()
+        proven = self._proven.get(conn, 0.0)
+        if proven > self._doubted and loop.time() - proven < TRUST:
+            return True
         try:
-            return await self._pool.getconn(timeout=BORROW_SLICE)
-        except Exception as exc:
-            operation.failed(exc)
-            raise
+            with patience(conn, TRUST):
+                await command(conn, PROOF)
+        except psycopg.Error:
+            await conn.close()
+            return False
+        self._proven[conn] = self._reached = loop.time()
+        return True
 
     async def _give_back(self, conn: Connection) -> None:
         """Return a connection without a transaction on it, or broken, and then the pool makes a new one."""
@@ -328,19 +352,6 @@ class Database:
 
     async def _configure(self, conn: Connection) -> None:
         await configure(conn, self.dialect.settings)
-
-    async def _check(self, conn: Connection) -> None:
-        loop = asyncio.get_running_loop()
-        proven = self._proven.get(conn, 0.0)
-        if proven > self._doubted and loop.time() - proven < TRUST:
-            return
-        try:
-            with patience(conn, TRUST):
-                await AsyncConnectionPool.check_connection(conn)
-        except psycopg.Error:
-            self._doubted = loop.time()
-            raise
-        self._proven[conn] = self._reached = loop.time()
 
 
 def _forget(task: asyncio.Task[Any]) -> None:
