@@ -1,4 +1,4 @@
-"""Who may do what. Roles are fixed; one table says which verb each RPC needs, and documents and tests are made from it."""
+"""Who may do what. Roles are fixed; one table says which verb each RPC needs, and docs and tests are made from it."""
 
 from dataclasses import dataclass
 from enum import StrEnum

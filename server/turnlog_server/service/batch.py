@@ -99,8 +99,8 @@ def _keep(group: Group, submission: Submission, decision: Decision, bodies: list
     group.events.extend(bodies)
 
 
-def session_write(group: Group, *, internal: bool) -> SessionWrite:
-    """The rows of a group. `internal`: the server itself acts, whatever the permission epoch."""
+def session_write(group: Group) -> SessionWrite:
+    """The rows of a group."""
     assert group.after is not None
     facts, state = group.after
     before = group.stored[1] if group.stored is not None else None
@@ -117,7 +117,7 @@ def session_write(group: Group, *, internal: bool) -> SessionWrite:
     woken = any(isinstance(submission.command, TimeUp) for submission, _ in group.accepted)
     return SessionWrite(
         session_id=group.session_id,
-        workspace_id="" if internal else facts.workspace_id,
+        workspace_id=facts.workspace_id,
         expected=before.head_seq if before is not None else 0,
         new_head=DELETED if group.deleted else state.head_seq,
         status=state.status.value,

@@ -28,6 +28,7 @@ from turnlog_server.domain.refusals import Reason, Refusal
 from turnlog_server.domain.session import SessionFacts, SessionState
 from turnlog_server.service.batch import Encode, Group, decide_group, result_of, session_write
 from turnlog_server.service.clock import Clock
+from turnlog_server.service.epochs import Epochs
 from turnlog_server.service.submission import RequestKey, Result, Submission
 from turnlog_server.store.errors import StoreFault
 from turnlog_server.store.log import RequestRow, SessionWrite
@@ -46,7 +47,7 @@ GIVE_UP_SECONDS = 5.0
 class Committed:
     """What one commit did to one Session.
 
-    epoch: the permission epoch that it was written under; 0 where only the server acted.
+    epoch: the permission epoch that it was written under.
     """
 
     facts: SessionFacts
@@ -82,6 +83,7 @@ class Lane:
         publish: Callable[[list[Committed]], None],
         clock: Clock,
         rules: Rules,
+        epochs: Epochs,
         observer: LaneObserver | None = None,
     ) -> None:
         self._writer = writer
@@ -96,7 +98,7 @@ class Lane:
         self._enough = asyncio.Event()
         self._requests: dict[RequestKey, Submission] = {}
         self._memory: OrderedDict[str, tuple[SessionFacts, SessionState]] = OrderedDict()
-        self._epochs: dict[str, int] = {}
+        self._epochs = epochs
         self._last_batch = 1
         self._down_since = 0.0
         self._closing = False
@@ -119,11 +121,6 @@ class Lane:
     def waiting(self) -> int:
         """Commands in the queue."""
         return len(self._queue)
-
-    def note_epoch(self, workspace_id: str, epoch: int) -> None:
-        """Somebody read a permission epoch."""
-        if epoch > self._epochs.get(workspace_id, 0):
-            self._epochs[workspace_id] = epoch
 
     async def submit(self, submission: Submission, deadline: float) -> Result:
         """Carries a command out once, or refuses it.
@@ -152,7 +149,7 @@ class Lane:
                 retry_after=0.1,
             )
         if submission.caller is not None:
-            self.note_epoch(submission.caller.workspace_id, submission.caller.epoch)
+            self._epochs.note(submission.caller.workspace_id, submission.caller.epoch)
         if submission.key is not None:
             self._requests[submission.key] = submission
         self._queue.append(submission)
@@ -303,11 +300,14 @@ class Lane:
     async def _looked_at(self, batch: list[Submission]) -> list[Submission]:
         """Of the commands to look at again, those that still have to be decided; the others are answered here."""
         looking = [submission for submission in batch if submission.look]
-        stale = [s for s in batch if s.caller and s.caller.epoch < self._epochs.get(s.caller.workspace_id, 0)]
+        stale = [s for s in batch if s.caller and s.caller.epoch < (self._epochs.get(s.caller.workspace_id) or 0)]
         if looking:
             self._observer.redecided(len(looking))
             await self._answer_known(looking)
             await self._answer_applied(looking)
+            # The server's own commands are judged by nobody, but they too must not be published under an old epoch.
+            for workspace_id, epoch in (await self._writer.epochs(self._workspaces(looking))).items():
+                self._epochs.note(workspace_id, epoch)
         judged: dict[int, Submission] = {id(s): s for s in (*looking, *stale) if s.caller is not None}
         await asyncio.gather(*(self._judge(submission) for submission in judged.values()))
         for submission in looking:
@@ -322,6 +322,10 @@ class Lane:
                 await asyncio.sleep(random.uniform(0.0, 0.002 * submission.rounds))
         return [submission for submission in batch if not submission.future.done()]
 
+    @staticmethod
+    def _workspaces(submissions: list[Submission]) -> list[str]:
+        return sorted({s.facts.workspace_id for s in submissions if s.facts is not None})
+
     async def _judge(self, submission: Submission) -> None:
         if submission.future.done() or submission.caller is None or submission.judge is None:
             return
@@ -330,7 +334,7 @@ class Lane:
         except Refusal as refusal:
             self._refuse(submission, refusal)
         else:
-            self.note_epoch(submission.caller.workspace_id, submission.caller.epoch)
+            self._epochs.note(submission.caller.workspace_id, submission.caller.epoch)
 
     async def _answer_known(self, looking: list[Submission]) -> None:
         keyed = [submission for submission in looking if submission.key is not None]
@@ -398,13 +402,8 @@ class Lane:
                 decide_group(group, now=now, rules=self._rules, encoder=self._encode)
 
     async def _write(self, groups: list[Group], *, creates: bool) -> int:
-        writes: list[SessionWrite] = []
-        epochs: dict[str, int] = {}
-        for group in groups:
-            callers = [s.caller for s, _ in group.accepted if s.caller is not None]
-            for caller in callers:
-                epochs[caller.workspace_id] = self._epochs[caller.workspace_id]
-            writes.append(session_write(group, internal=not callers))
+        writes = [session_write(group) for group in groups]
+        epochs = await self._epochs_of({write.workspace_id for write in writes})
         sent = self._writer.create if creates else self._writer.append
         written = await sent(writes, epochs)
         if written.outcome is Outcome.CONFLICT and len(groups) > 1:
@@ -426,6 +425,13 @@ class Lane:
             self._publish(published)
         return events
 
+    async def _epochs_of(self, workspace_ids: set[str]) -> dict[str, int]:
+        unknown = [workspace_id for workspace_id in workspace_ids if self._epochs.get(workspace_id) is None]
+        if unknown:
+            for workspace_id, epoch in (await self._writer.epochs(unknown)).items():
+                self._epochs.note(workspace_id, epoch)
+        return {workspace_id: self._epochs.get(workspace_id) or 0 for workspace_id in workspace_ids}
+
     def _moved(self, group: Group, epochs: dict[str, int]) -> Committed:
         assert group.after is not None
         facts, state = group.after
@@ -438,7 +444,7 @@ class Lane:
                 self._memory.popitem(last=False)
         for submission, decision in group.accepted:
             self._answer(submission, result_of(group, decision))
-        return Committed(facts, state, group.events, epochs.get(facts.workspace_id, 0), group.deleted)
+        return Committed(facts, state, group.events, epochs[facts.workspace_id], group.deleted)
 
     def _missed(self, group: Group, write: SessionWrite, *, unknown: bool) -> None:
         """Absent from the answer: nothing of it was written, or nobody knows."""

@@ -50,7 +50,7 @@ class QueueRow:
 class SessionWrite:
     """What one batch does to one Session.
 
-    workspace_id: whose permission epoch has to stand; empty where only the server itself acts.
+    workspace_id: whose permission epoch has to stand.
     expected: the head that it was decided on; 0 for a Session that is made by it.
     due_at: None leaves the timer row as it is; 0 clears it; microseconds otherwise.
     """
@@ -141,7 +141,7 @@ locked AS MATERIALIZED (
   SELECT h.session_id, w.expected, w.new_head
     FROM want w
     JOIN session_heads h ON h.session_id = w.session_id AND h.head_seq = w.expected
-   WHERE (w.workspace_id = '' OR w.workspace_id IN (SELECT l.workspace_id FROM allowed l))
+   WHERE (w.workspace_id IN (SELECT l.workspace_id FROM allowed l)) IS TRUE
      AND (w.session_id IN (SELECT k.session_id FROM known k)) IS NOT TRUE
    ORDER BY h.session_id
      FOR UPDATE OF h {head_lock_skip}),

@@ -98,6 +98,12 @@ async def event_matches(conn: Connection, wanted: Sequence[tuple[str, int, bytes
     return [row[0] for row in await cursor.fetchall()]
 
 
+async def epoch_read(conn: Connection, workspace_ids: Sequence[str]) -> dict[str, int]:
+    """The permission epochs of these workspaces, on the lane's own connection."""
+    cursor = await conn.execute(EPOCH_POLL, {"ids": Texts(workspace_ids)})
+    return {row[0]: row[1] for row in await cursor.fetchall()}
+
+
 class Sessions:
     """Reads of Sessions and their logs, through the pool."""
 
@@ -110,7 +116,7 @@ class Sessions:
         rows = await self._db.read("session_get", SESSION_GET, params, deadline=deadline)
         return ((facts_of(rows[0][0]), state_of(rows[0][1])), rows[0][2]) if rows else None
 
-    async def list(
+    async def page(
         self,
         workspace_id: str,
         *,

@@ -24,7 +24,7 @@ from turnlog_server.store.errors import (
 )
 from turnlog_server.store.log import RequestRow, SessionWrite, event_append, session_create
 from turnlog_server.store.observer import SilentObserver, StoreObserver
-from turnlog_server.store.sessions import Stored, event_matches, session_read
+from turnlog_server.store.sessions import Stored, epoch_read, event_matches, session_read
 
 T = TypeVar("T")
 RequestKey = tuple[str, str, str, str]
@@ -82,6 +82,10 @@ class LogWriter:
     async def matching(self, wanted: Sequence[tuple[str, int, bytes]]) -> list[int]:
         """Of (session_id, seq, body), the places of those that stand in a log just so."""
         return await self._read(lambda conn: event_matches(conn, wanted))
+
+    async def epochs(self, workspace_ids: Sequence[str]) -> dict[str, int]:
+        """The permission epochs of these workspaces."""
+        return await self._read(lambda conn: epoch_read(conn, workspace_ids))
 
     async def requests(self, keys: Sequence[RequestKey]) -> dict[RequestKey, RequestRow]:
         """Of these request ids, those that were accepted before."""

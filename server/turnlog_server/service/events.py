@@ -1,0 +1,148 @@
+"""Use cases of reading logs: a page, a follow, many follows."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from turnlog_server.domain import limits
+from turnlog_server.domain.access import require
+from turnlog_server.domain.asked import FollowOptions
+from turnlog_server.domain.refusals import Reason, Refusal, invalid, not_found
+from turnlog_server.service.context import CallContext
+from turnlog_server.service.epochs import Epochs
+from turnlog_server.service.follow import Cursor, Frames, Watch, ahead
+from turnlog_server.service.hub import Hub
+from turnlog_server.store.sessions import Page, Sessions
+
+# Pages leave room below the limit of a response for what is around the events.
+LIST_BYTES = 3 * limits.MIB
+
+
+@dataclass(frozen=True, slots=True)
+class FollowSettings:
+    """progress_seconds: the longest silence of a stream."""
+
+    progress_seconds: float = limits.PROGRESS_SECONDS
+
+
+class Events:
+    """Reads of Sessions' logs."""
+
+    def __init__(self, hub: Hub, store: Sessions, frames: Frames, epochs: Epochs, settings: FollowSettings) -> None:
+        self._hub = hub
+        self._store = store
+        self._frames = frames
+        self._epochs = epochs
+        self._settings = settings
+        self._draining = asyncio.Event()
+
+    def drain(self) -> None:
+        """Every follow ends with SERVER_DRAINING."""
+        self._draining.set()
+        self._hub.wake_all()
+
+    async def page(self, ctx: CallContext, session_id: str, after: int, types: list[str], size: int) -> Page:
+        """A page of the log."""
+        require(ctx.caller, ctx.method)
+        page = await self._store.events(
+            ctx.caller.workspace_id,
+            session_id,
+            after,
+            types=types,
+            count=size,
+            size=LIST_BYTES,
+            deadline=ctx.deadline,
+        )
+        if page is None:
+            raise not_found("session", session_id)
+        self._epochs.note(ctx.caller.workspace_id, page.epoch)
+        if page.epoch != ctx.caller.epoch:
+            await ctx.judge(ctx.caller)
+        if after > page.head_seq:
+            raise ahead(page.head_seq)
+        return page
+
+    async def follow(
+        self, ctx: CallContext, session_id: str, after: int, options: FollowOptions
+    ) -> AsyncIterator[bytes]:
+        """Frames of one Session, until the follow ends."""
+        async for _, frame in self.follow_many(ctx, [(session_id, after)], options):
+            yield frame
+
+    async def follow_many(
+        self, ctx: CallContext, places: list[tuple[str, int]], options: FollowOptions
+    ) -> AsyncIterator[tuple[str, bytes]]:
+        """Frames of several Sessions with the Session's id; ends when every one's follow did."""
+        require(ctx.caller, ctx.method)
+        if len({session_id for session_id, _ in places}) != len(places):
+            raise invalid("sessions", "names a Session twice")
+        wake = asyncio.Event()
+        dirty: dict[Cursor, None] = {}
+        watch = Watch(ctx.caller, ctx.judge, self._epochs)
+        cursors = [self._cursor(watch, place, options, wake, dirty) for place in places]
+        opened: list[Cursor] = []
+        try:
+            for cursor in cursors:
+                opened.append(cursor)
+                await cursor.open()
+                if cursor.ended:
+                    yield cursor.session_id, cursor.farewell()
+                else:
+                    dirty[cursor] = None
+            live = {cursor for cursor in cursors if not cursor.ended}
+            while live:
+                if self._draining.is_set():
+                    raise Refusal(
+                        Reason.SERVER_DRAINING,
+                        "This replica is going down: follow again from your last seq.",
+                        retry_after=0.2,
+                    )
+                wake.clear()
+                async for sent in self._round(dirty, live):
+                    yield sent
+                if live and not dirty:
+                    for cursor in await self._silence(wake, live):
+                        yield cursor.session_id, cursor.progress()
+        finally:
+            for cursor in opened:
+                cursor.close()
+
+    async def _round(self, dirty: dict[Cursor, None], live: set[Cursor]) -> AsyncIterator[tuple[str, bytes]]:
+        """One step of each cursor that has something to do."""
+        for cursor in list(dirty):
+            frames = await cursor.step()
+            if not frames:
+                # Cleared before it would be set again by a wake that comes while this one waits.
+                dirty.pop(cursor, None)
+            for frame in frames:
+                yield cursor.session_id, frame
+            if cursor.ended:
+                dirty.pop(cursor, None)
+                live.discard(cursor)
+
+    async def _silence(self, wake: asyncio.Event, live: set[Cursor]) -> list[Cursor]:
+        """Waits for something to happen; after a while of nothing, the cursors that owe a sign of life."""
+        try:
+            async with asyncio.timeout(self._settings.progress_seconds):
+                await wake.wait()
+        except TimeoutError:
+            return list(live)
+        return []
+
+    def _cursor(
+        self,
+        watch: Watch,
+        place: tuple[str, int],
+        options: FollowOptions,
+        wake: asyncio.Event,
+        dirty: dict[Cursor, None],
+    ) -> Cursor:
+        session_id, after = place
+
+        def woken() -> None:
+            if cursor.opened:
+                dirty[cursor] = None
+                wake.set()
+
+        cursor = Cursor(self._hub, self._store, self._frames, watch, session_id, after, options, woken)
+        return cursor

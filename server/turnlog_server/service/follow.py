@@ -1,0 +1,246 @@
+"""One follower: replay, then live, never a gap, never a duplicate.
+
+A cursor takes a place at the ring first and reads the log then. What the ring covers comes from the ring, everything
+else from the log, page by page; so the hand-over has no seam, and a follower that fell behind simply replays again.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from turnlog_server.domain.access import Caller
+from turnlog_server.domain.asked import FollowOptions, Until
+from turnlog_server.domain.events import StatusChanged
+from turnlog_server.domain.refusals import Reason, Refusal, not_found
+from turnlog_server.domain.session import Boundary
+from turnlog_server.service.epochs import Epochs
+from turnlog_server.service.hub import Entry, Hub, Subscription
+from turnlog_server.store.sessions import Sessions
+
+PAGE_EVENTS = 512
+PAGE_BYTES = 1024 * 1024
+# How far one filtered page may look, so that a rare type in a long log does not hold a connection.
+FILTERED_SPAN = 20_000
+
+
+ENDS = {
+    Until.NEVER: frozenset[Boundary](),
+    Until.TURN: frozenset({Boundary.TURN, Boundary.TERMINAL}),
+    Until.ACTION_REQUIRED: frozenset({Boundary.TURN, Boundary.TERMINAL, Boundary.ACTION_REQUIRED}),
+    Until.TERMINAL: frozenset({Boundary.TERMINAL}),
+}
+
+
+class Frames(Protocol):
+    """Frames of a follow as bytes, made by the wire."""
+
+    def events(self, framed: list[bytes]) -> bytes: ...
+    def caught_up(self, seq: int) -> bytes: ...
+    def progress(self, seq: int) -> bytes: ...
+    def preview(self, run_id: str, attempt_no: int, text: str) -> bytes: ...
+    def boundary(self, seq: int) -> bytes: ...
+    def terminal(self, seq: int) -> bytes: ...
+
+
+@dataclass(slots=True)
+class Watch:
+    """The authority behind a stream, judged again whenever the permission epoch moved."""
+
+    caller: Caller
+    judge: Callable[[Caller], Awaitable[Caller]]
+    epochs: Epochs
+
+    async def check(self) -> None:
+        """Raises the Refusal that ends the stream."""
+        known = self.epochs.get(self.caller.workspace_id)
+        if known is not None and known != self.caller.epoch:
+            self.caller = await self.judge(self.caller)
+            self.epochs.note(self.caller.workspace_id, self.caller.epoch)
+
+
+class Cursor:
+    """A follower's place in one Session."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        sessions: Sessions,
+        frames: Frames,
+        watch: Watch,
+        session_id: str,
+        after: int,
+        options: FollowOptions,
+        wake: Callable[[], None],
+    ) -> None:
+        self._hub = hub
+        self._sessions = sessions
+        self._frames = frames
+        self._watch = watch
+        self.session_id = session_id
+        self.seq = after
+        self._options = options
+        self._wake = wake
+        self._place: Subscription | None = None
+        self._caught_up = False
+        self._said = after
+        self.opened = False
+        self.ended = False
+
+    async def open(self) -> None:
+        """Takes the place and looks at the Session. Raises NOT_FOUND or CURSOR_AHEAD."""
+        workspace_id = self._watch.caller.workspace_id
+        self._place = self._hub.join(workspace_id, self.session_id, self._wake, previews=self._options.previews)
+        found = await self._sessions.get(workspace_id, self.session_id, deadline=_soon())
+        if found is None:
+            raise not_found("session", self.session_id)
+        (_, state), epoch = found
+        self._watch.epochs.note(workspace_id, epoch)
+        await self._watch.check()
+        if self.seq > state.head_seq:
+            raise ahead(state.head_seq)
+        self.opened = True
+        self.ended = state.terminal and self.seq == state.head_seq and self._options.until is not Until.NEVER
+
+    def close(self) -> None:
+        """Gives the place up."""
+        if self._place is not None:
+            self._hub.leave(self._place)
+
+    def farewell(self) -> bytes:
+        """The last frame of a cursor that had ended when it was opened."""
+        return self._frames.terminal(self.seq)
+
+    async def step(self) -> list[bytes]:
+        """What can be sent now; empty when there is nothing to do until somebody wakes the follower."""
+        assert self._place is not None
+        ring = self._place.ring
+        frames: list[bytes] = []
+        await self._watch.check()
+        if ring.deleted:
+            raise not_found("session", self.session_id)
+        if ring.covers(self.seq):
+            entries = ring.after(self.seq)
+            if entries:
+                self._deliver(entries, frames, shared=True)
+            elif not self._caught_up:
+                self._caught_up = True
+                frames.append(self._frames.caught_up(self.seq))
+        else:
+            self._caught_up = False
+            await self._replay(frames)
+        if not self.ended and self._place.previews:
+            frames.extend(self._frames.preview(*preview) for preview in self._place.previews)
+            self._place.previews.clear()
+        return frames
+
+    def progress(self) -> bytes:
+        """A cursor to resume from, for a stream that has been silent."""
+        self._said = self.seq
+        return self._frames.progress(self.seq)
+
+    async def _replay(self, frames: list[bytes]) -> None:
+        assert self._place is not None
+        caller, types = self._watch.caller, self._options.types
+        through = self.seq + FILTERED_SPAN if types else 2**62
+        page = await self._sessions.events(
+            caller.workspace_id,
+            self.session_id,
+            self.seq,
+            through=through,
+            types=sorted(self._wanted()),
+            count=PAGE_EVENTS,
+            size=PAGE_BYTES,
+        )
+        if page is None:
+            raise not_found("session", self.session_id)
+        self._watch.epochs.note(caller.workspace_id, page.epoch)
+        # What is delivered under an epoch is delivered to somebody who was judged under it.
+        await self._watch.check()
+        entries = [self._hub.entry(*row) for row in page.events]
+        if entries:
+            self._deliver(entries, frames, shared=False)
+        whole = len(entries) < PAGE_EVENTS and sum(len(entry.body) for entry in entries) < PAGE_BYTES // 2
+        if whole and types and not self.ended and self.seq < min(through, page.head_seq):
+            self.seq = min(through, page.head_seq)
+        if self.seq == page.head_seq and not self.ended:
+            self._place.ring.seed(page.head_seq)
+        self._hub.hint(self.session_id, page.head_seq)
+        if types and self.seq > self._said and not self.ended:
+            frames.append(self.progress())
+
+    def _wanted(self) -> frozenset[str]:
+        """Types to read: a filtered follow that waits for a boundary has to see the statuses too."""
+        if not self._options.types or self._options.until is Until.NEVER:
+            return self._options.types
+        return self._options.types | STATUS_TYPES
+
+    def _deliver(self, entries: Sequence[Entry], frames: list[bytes], *, shared: bool) -> None:
+        assert self._place is not None
+        taken: list[Entry] = []
+        for entry in entries:
+            self.seq = entry.seq
+            if not self._options.types or entry.type in self._options.types:
+                taken.append(entry)
+            if self._ends(entry):
+                self.ended = True
+                break
+        size, start = 0, 0
+        for index, entry in enumerate(taken):
+            size += len(entry.framed)
+            if size > PAGE_BYTES and index > start:
+                frames.append(self._frames.events([e.framed for e in taken[start:index]]))
+                start, size = index, len(entry.framed)
+        rest = taken[start:]
+        if rest and shared and not self._options.types:
+            frames.append(self._place.ring.batch(rest, self._frames.events))
+        elif rest:
+            frames.append(self._frames.events([entry.framed for entry in rest]))
+        if taken:
+            self._said = taken[-1].seq
+        if self.ended:
+            frames.append(self._frames.boundary(self.seq))
+
+    def _ends(self, entry: Entry) -> bool:
+        wanted = ENDS[self._options.until]
+        if not wanted or not entry.type.startswith("session.status_"):
+            return False
+        status: StatusChanged = entry.status or self._hub.status_of(entry.body)
+        if status.boundary not in wanted:
+            return False
+        run_id = self._options.run_id
+        return (
+            not run_id or status.boundary is Boundary.TERMINAL or run_id in (status.ended_run_id, status.active_run_id)
+        )
+
+
+STATUS_TYPES = frozenset(
+    f"session.status_{name}"
+    for name in (
+        [
+            "pending",
+            "provisioning",
+            "running",
+            "waiting",
+            "paused",
+            "reconciling",
+            "idle",
+            "completed",
+            "failed",
+            "canceled",
+        ]
+    )
+)
+
+
+def ahead(head_seq: int) -> Refusal:
+    """A cursor above the head: it would silently wait for an event that gets a lower number."""
+    return Refusal(
+        Reason.CURSOR_AHEAD,
+        f"after_seq lies above the head, which is {head_seq}: follow from {head_seq} or below.",
+        {"head_seq": str(head_seq)},
+    )
+
+
+def _soon() -> float:
+    return asyncio.get_running_loop().time() + 30.0

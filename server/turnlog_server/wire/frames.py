@@ -1,0 +1,68 @@
+"""Frames of a follow as bytes. A batch is joined from events that were serialised once, when they were committed."""
+
+from turnlog.v1 import event_service_pb2 as pb
+
+from turnlog_server.domain.events import StatusChanged
+from turnlog_server.wire.events import decode
+
+_EVENTS_TAG = b"\x0a"  # field 1, length-delimited: EventBatch.events, and the frame's own arm
+
+
+def varint(value: int) -> bytes:
+    """An unsigned number in protobuf's variable-length form."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def frame_event(body: bytes) -> bytes:
+    """An event as an element of `EventBatch.events`."""
+    return b"".join((_EVENTS_TAG, varint(len(body)), body))
+
+
+def status_of(body: bytes) -> StatusChanged:
+    """The fact of a stored `session.status_…` event."""
+    fact = decode(body).fact
+    assert isinstance(fact, StatusChanged)
+    return fact
+
+
+def of_session(frame: bytes, session_id: str) -> bytes:
+    """A frame of FollowEvents as one of FollowSessions: fields of a message may be concatenated."""
+    name = session_id.encode()
+    return b"".join((frame, b"\x7a", varint(len(name)), name))
+
+
+class FollowFrames:
+    """Implements `service.follow.Frames`."""
+
+    def events(self, framed: list[bytes]) -> bytes:
+        """A batch of framed events."""
+        size = sum(map(len, framed))
+        return b"".join((_EVENTS_TAG, varint(size), *framed))
+
+    def caught_up(self, seq: int) -> bytes:
+        """Everything up to here was delivered."""
+        return pb.FollowEventsResponse(caught_up=pb.CaughtUp(seq=seq)).SerializeToString()
+
+    def progress(self, seq: int) -> bytes:
+        """The cursor may move here."""
+        return pb.FollowEventsResponse(progress=pb.Progress(through_seq=seq)).SerializeToString()
+
+    def preview(self, run_id: str, attempt_no: int, text: str) -> bytes:
+        """Text in the making."""
+        preview = pb.Preview(run_id=run_id, attempt_no=attempt_no, text=text)
+        return pb.FollowEventsResponse(preview=preview).SerializeToString()
+
+    def boundary(self, seq: int) -> bytes:
+        """The boundary was met."""
+        end = pb.FollowEnd(reason=pb.FollowEnd.REASON_BOUNDARY, seq=seq)
+        return pb.FollowEventsResponse(end=end).SerializeToString()
+
+    def terminal(self, seq: int) -> bytes:
+        """Nothing more will come."""
+        end = pb.FollowEnd(reason=pb.FollowEnd.REASON_TERMINAL, seq=seq)
+        return pb.FollowEventsResponse(end=end).SerializeToString()
