@@ -79,6 +79,8 @@ def open_channel(options: RunnerOptions, address: str) -> grpc.aio.Channel:
     arguments: list[tuple[str, int | str]] = [
         ("grpc.keepalive_time_ms", int(timing.keepalive * 1000)),
         ("grpc.keepalive_timeout_ms", int(timing.keepalive_timeout * 1000)),
+        # gRPC also pings to measure, has one ping on its way at a time, and by itself waits a minute for that one.
+        ("grpc.http2.ping_timeout_ms", int(timing.keepalive_timeout * 1000)),
         # A quiet Run sends little, and its connection is the one that must be watched.
         ("grpc.http2.max_pings_without_data", 0),
         # Retries and waits are the runner's own; gRPC's would hide what happened and outlast the lease.
