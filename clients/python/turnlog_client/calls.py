@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import betterproto2
 import grpc.aio
-from grpc import StatusCode
 from tenacity import AsyncRetrying, retry_if_exception, stop_before_delay
 
 from turnlog_client.backoff import WaitAsTold, may_be_sent_again
@@ -76,7 +75,7 @@ class Caller:
         except grpc.aio.AioRpcError as error:
             raise decode(error) from None
         if answer is None:
-            raise ServerDefect("The server's answer could not be read.", code=StatusCode.INTERNAL)
+            raise ServerDefect("The server's answer could not be read.")
         return answer
 
     def stream(self, path: str, request: Any, response: Any) -> grpc.aio.UnaryStreamCall:

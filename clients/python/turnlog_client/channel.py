@@ -14,7 +14,7 @@ from turnlog_client.errors import InvalidRequest
 # The server closes connections that ping more often than every 10 s; see `keepalive_min_interval` of GetServerInfo.
 KEEPALIVE_SECONDS = 30
 
-OPTIONS: list[tuple[str, int]] = [
+OPTIONS: list[tuple[str, int | str]] = [
     ("grpc.keepalive_time_ms", KEEPALIVE_SECONDS * 1000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.max_receive_message_length", 8 * 1024 * 1024),
@@ -52,24 +52,32 @@ class Tls:
 
 
 def open_channel(address: str, tls: Tls | bool | None = None) -> grpc.aio.Channel:
-    """A channel to `host:port` or any gRPC target, such as `unix:/run/turnlog.sock`.
+    """A channel to `host:port` or any gRPC target, such as `unix:/run/turnlog.sock`; `tls` as `effective_tls` reads it.
 
-    `tls` None means plaintext to this machine and TLS to any other; False sends the key in plaintext wherever it is.
     Call it inside the event loop that will use it.
     """
     if "://" in address and not address.startswith(("dns://", "unix://")):
-        raise InvalidRequest(f"{address!r} is not an address: write host:port.", code=grpc.StatusCode.INVALID_ARGUMENT)
-    options = list(OPTIONS)
-    local = is_local(address)
-    if local:
+        raise InvalidRequest(f"{address!r} is not an address: write host:port.")
+    options: list[tuple[str, int | str]] = list(OPTIONS)
+    if is_local(address):
         # A proxy from the environment cannot reach this machine's loopback.
         options.append(("grpc.enable_http_proxy", 0))
-    if tls is False or (tls is None and local):
+    secured = effective_tls(address, tls)
+    if secured is None:
         return grpc.aio.insecure_channel(address, options=options)
-    tls = tls if isinstance(tls, Tls) else Tls()
-    if tls.server_name:
-        options.append(("grpc.ssl_target_name_override", tls.server_name))  # pyright: ignore[reportArgumentType]
-    return grpc.aio.secure_channel(address, tls.credentials(), options=options)
+    if secured.server_name:
+        options.append(("grpc.ssl_target_name_override", secured.server_name))
+    return grpc.aio.secure_channel(address, secured.credentials(), options=options)
+
+
+def effective_tls(address: str, tls: Tls | bool | None) -> Tls | None:
+    """What secures a connection; None for plaintext.
+
+    `tls` None means plaintext to this machine and TLS to any other; False sends the key in plaintext wherever it is.
+    """
+    if isinstance(tls, Tls):
+        return tls
+    return Tls() if tls or (tls is None and not is_local(address)) else None
 
 
 def is_local(address: str) -> bool:

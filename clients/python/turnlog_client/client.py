@@ -42,7 +42,7 @@ class Turnlog:
         sleep: Sleep,
     ) -> None:
         self.profile = profile
-        self._tls = tls
+        self.tls = tls
         self._api_version = api_version
         self._timeout = timeout
         self._patience = patience
@@ -73,7 +73,7 @@ class Turnlog:
         return cls(found, tls, api_version, timeout, patience, sleep)
 
     async def __aenter__(self) -> Self:
-        self._channel = open_channel(self.profile.address, self._tls)
+        self._channel = open_channel(self.profile.address, self.tls)
         metadata: list[tuple[str, str]] = []
         if self.profile.key:
             metadata.append(("authorization", f"Bearer {self.profile.key}"))

@@ -33,11 +33,14 @@ class TurnlogError(Exception):
     when, and only when, waiting helps. `request_id` is what the request carried; retry with the same to be safe.
     """
 
+    CODE = StatusCode.UNKNOWN
+    """The status code of an error that this client itself raises."""
+
     def __init__(
         self,
         message: str,
         *,
-        code: StatusCode = StatusCode.UNKNOWN,
+        code: StatusCode | None = None,
         reason: str = "",
         metadata: Mapping[str, str] | None = None,
         field_violations: Sequence[FieldViolation] = (),
@@ -45,7 +48,7 @@ class TurnlogError(Exception):
     ) -> None:
         super().__init__(message)
         self.message = message
-        self.code = code
+        self.code = code or self.CODE
         self.reason = reason
         self.metadata = dict(metadata or {})
         self.field_violations = list(field_violations)
@@ -58,6 +61,8 @@ class TurnlogError(Exception):
 
 class InvalidRequest(TurnlogError):
     """The request is wrong as it stands; `field_violations` names the fields."""
+
+    CODE = StatusCode.INVALID_ARGUMENT
 
 
 class NotFound(TurnlogError):
@@ -103,6 +108,8 @@ class Exhausted(TurnlogError):
 class Unavailable(TurnlogError):
     """The server, or the way to it, is not there at this moment."""
 
+    CODE = StatusCode.UNAVAILABLE
+
 
 class OutcomeUnknown(Unavailable):
     """The server cannot tell whether the request was applied; the same `request_id` finds out."""
@@ -118,6 +125,8 @@ class Unsupported(TurnlogError):
 
 class ServerDefect(TurnlogError):
     """The server's own fault; `metadata` has the `request_id` to look for in its log."""
+
+    CODE = StatusCode.INTERNAL
 
 
 class UnknownEventError(TurnlogError):

@@ -13,7 +13,6 @@ from typing import Any, Literal, Self
 
 import grpc.aio
 from google.protobuf.message import Message
-from grpc import StatusCode
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_never
 from turnlog.v1 import event_pb2
 from turnlog.v1.event_service_pb2 import FollowEnd
@@ -238,9 +237,9 @@ class Follow:
             raise
         if frame is grpc.aio.EOF:  # pyright: ignore[reportAttributeAccessIssue]
             self._stream = None
-            raise Unavailable("The stream stopped without saying that it ended.", code=StatusCode.UNAVAILABLE)
+            raise Unavailable("The stream stopped without saying that it ended.")
         if frame is None:
-            raise ServerDefect("A frame of the stream could not be read.", code=StatusCode.INTERNAL)
+            raise ServerDefect("A frame of the stream could not be read.")
         self._take(frame)
 
     def _take(self, frame: Any) -> None:

@@ -1,0 +1,58 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Annotated, Literal
+
+import typer
+
+from turnlog_client import v1
+
+SessionId = Annotated[str, typer.Argument(help="sess_…", metavar="SESSION")]
+RunId = Annotated[str, typer.Argument(help="run_…", metavar="RUN")]
+Limit = Annotated[int, typer.Option(help="Most entries to list; 0 lists all.", min=0)]
+RequestId = Annotated[
+    str, typer.Option("--request-id", help="Your name for this request: repeating it with the same is safe.")
+]
+Reason = Annotated[str, typer.Option(help="Why, for people who read the log.")]
+ActingPrincipal = Annotated[
+    str, typer.Option("--principal", help="The principal to act as, prn_…; the key's own subject if left out.")
+]
+Labels = Annotated[list[str] | None, typer.Option("--label", help="NAME=VALUE, as often as you like.")]
+Description = Annotated[str, typer.Option(help="For people.")]
+RoleName = Literal["viewer", "contributor", "publisher", "manager", "runner"]
+
+
+def pairs(texts: Sequence[str] | None, flag: str) -> dict[str, str]:
+    """NAME=VALUE texts as a dict. Raises BadParameter."""
+    found = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise typer.BadParameter(f"{text!r} is not NAME=VALUE.", param_hint=flag)
+        found[name] = value
+    return found
+
+
+def role(name: RoleName | None) -> v1.Role:
+    """The contract's role; ROLE_UNSPECIFIED for None."""
+    return v1.Role[name.upper()] if name else v1.Role.UNSPECIFIED
+
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def duration(text: str) -> timedelta:
+    """A duration such as 90s, 15m, 12h or 30d. Raises BadParameter."""
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)([smhd])", text.strip())
+    if not match:
+        raise typer.BadParameter(f"{text!r} is not a duration such as 90s, 15m, 12h or 30d.")
+    return timedelta(**{_UNITS[match[2]]: float(match[1])})
+
+
+def page_size(limit: int) -> int:
+    """How many entries to ask for at once: no more than will be shown."""
+    return min(limit, 500)

@@ -1,0 +1,412 @@
+"""The command line against a scripted server: flags, answers, exit codes."""
+
+import json
+import re
+import signal
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from grpc import StatusCode
+from scripted import Refusal, ScriptedServer, batch, end, message_event, script, status_event
+from terminal import finish, on_terminal, start, turnlog
+from turnlog.runner.v1 import runner_pb2, runner_service_pb2
+from turnlog.v1 import (
+    access_pb2,
+    access_service_pb2,
+    agent_service_pb2,
+    event_pb2,
+    event_service_pb2,
+    run_event_pb2,
+    run_pb2,
+    run_service_pb2,
+    session_pb2,
+    session_service_pb2,
+)
+from turnlog_client.cli.app import app
+from turnlog_client.cli.exits import MEANINGS, Exit
+from turnlog_client.cli.options import duration
+
+SESSION = session_pb2.Session(session_id="sess_1", status="SESSION_STATUS_PENDING", head_seq=2)
+CREATED = session_service_pb2.CreateSessionResponse(session=SESSION, run_id="run_1", seq=2)
+APPENDED = event_service_pb2.AppendEventResponse(seq=4, event_id="evt_4", run_id="run_1")
+
+
+def run_end(seq: int, name: str, run_id: str = "run_1") -> event_pb2.Event:
+    event = event_pb2.Event(seq=seq, event_id=f"evt_{seq}", type=f"run.{name}", run_id=run_id)
+    getattr(event, f"run_{name}").CopyFrom(run_event_pb2.RunEnded(attempts=1))
+    return event
+
+
+def turn(name: str = "succeeded", stop: str = "END_TURN") -> tuple[Any, ...]:
+    idle = status_event(7, "idle", boundary=2, ended_run_id="run_1", stop_reason=f"STOP_REASON_{stop}")
+    return batch(message_event(5, "It is in retry.py."), run_end(6, name), idle), end(7)
+
+
+@pytest.mark.rule("R13a")
+async def test_the_named_commands_and_flags_are_rpcs_of_the_contract(scripted: ScriptedServer) -> None:
+    scripted.on("CreateSession", CREATED)
+    scripted.on("AppendEvent", APPENDED)
+    scripted.on("FollowEvents", script(*turn()))
+    scripted.on("GetSession", session_service_pb2.GetSessionResponse(session=SESSION))
+    made = await turnlog(scripted, "session", "create", "--agent-deployment", "adep_1", "--principal", "prn_1")
+    assert (made.code, made.out) == (0, "sess_1  run_1  pending\n")
+    steered = await turnlog(scripted, "session", "steer", "sess_1", "hello", "--principal", "prn_1")
+    assert (steered.code, steered.out) == (0, "run_1  seq 4\n")
+    followed = await turnlog(scripted, "session", "follow", "sess_1", "--until-boundary")
+    assert followed.code == 0
+    assert "It is in retry.py." in followed.out
+    chatted = await turnlog(scripted, "session", "chat", "sess_1", stdin="hello\n")
+    assert chatted.code == 0
+    [create] = scripted.requests("CreateSession")
+    assert (create.agent_deployment_id, create.principal) == ("adep_1", "prn_1")
+    assert [each.principal for each in scripted.requests("AppendEvent")] == ["prn_1", ""]
+    [until_turn, until_run] = [each.until for each in scripted.requests("FollowEvents")]
+    assert (until_turn.boundary, until_turn.run_id) == (event_service_pb2.FollowUntil.BOUNDARY_TURN, "")
+    assert until_run.run_id == "run_1"
+
+
+@pytest.mark.parametrize(
+    ("refusal", "code", "told"),
+    [
+        (Refusal(StatusCode.NOT_FOUND, "NOT_FOUND", resource="session"), 3, "turnlog server info"),
+        (Refusal(StatusCode.PERMISSION_DENIED, "PERMISSION_MISSING", verb="READ"), 4, "turnlog role set"),
+        (Refusal(StatusCode.UNAUTHENTICATED, "CREDENTIAL_EXPIRED"), 4, "turnlog key create"),
+        (Refusal(StatusCode.FAILED_PRECONDITION, "SESSION_BUSY", run_id="run_9"), 5, "turnlog session wait"),
+        (Refusal(StatusCode.UNAVAILABLE, "SERVER_DRAINING", retry_after=60.0), 6, "Try again"),
+        (Refusal(StatusCode.INTERNAL, "INTERNAL", request_id="r1"), 1, "server's log"),
+        (
+            Refusal(StatusCode.INVALID_ARGUMENT, "INVALID_FIELD", fields={"session_id": "must start so"}),
+            2,
+            "must start so",
+        ),
+    ],
+    ids=lambda value: value.code.name if isinstance(value, Refusal) else "",
+)
+async def test_a_refusal_says_what_happened_and_what_to_do(
+    scripted: ScriptedServer, refusal: Refusal, code: int, told: str
+) -> None:
+    scripted.on("GetSession", refusal)
+    plain = await turnlog(scripted, "session", "show", "sess_1")
+    assert (plain.code, plain.out) == (code, "")
+    assert "error: refused" in plain.err
+    assert told in plain.err
+    machine = await turnlog(scripted, "session", "show", "sess_1", "--json")
+    assert (machine.code, machine.out) == (code, "")
+    assert machine.error["reason"] in plain.err
+    assert machine.error["exit_code"] == code
+
+
+async def test_a_server_that_is_not_there(scripted: ScriptedServer) -> None:
+    done = await turnlog(scripted, "--address", "127.0.0.1:9", "--key", "k", "session", "show", "sess_1", "--json")
+    assert done.code == 6
+    assert "127.0.0.1:9" in done.error["next"]
+
+
+async def test_lists_are_json_lines_over_all_pages_or_one_table(scripted: ScriptedServer) -> None:
+    def page(request: session_service_pb2.ListSessionsRequest, context: object) -> Any:
+        number = int(request.page_token or 0)
+        made = session_pb2.Session(
+            session_id=f"sess_{number}", status="SESSION_STATUS_IDLE", head_seq=2**60, labels={"team": "a b"}
+        )
+        made.update_time.seconds = 1_700_000_000
+        return session_service_pb2.ListSessionsResponse(sessions=[made], next_page_token=str(number + 1))
+
+    scripted.on("ListSessions", page)
+    arguments = ["session", "list", "--label", "team=a b", "--status", "idle", "--limit", "3"]
+    machine = await turnlog(scripted, *arguments, "--json")
+    assert machine.code == 0
+    assert [each["session_id"] for each in machine.lines] == ["sess_0", "sess_1", "sess_2"]
+    assert machine.lines[0]["status"] == "SESSION_STATUS_IDLE"
+    assert machine.lines[0]["head_seq"] == str(2**60), "as proto JSON has it"
+    assert json.loads(machine.err)["limit"] == 3, "what is left out is said"
+    plain = await turnlog(scripted, *arguments)
+    assert [line.split()[:2] for line in plain.out.splitlines()[1:]] == [[f"sess_{n}", "idle"] for n in range(3)]
+    assert "\x1b" not in plain.out
+    request = scripted.requests("ListSessions")[0]
+    assert (dict(request.labels), list(request.statuses), request.page_size) == ({"team": "a b"}, [7], 3)
+
+
+async def test_answers_of_changes_are_whole_for_machines(scripted: ScriptedServer) -> None:
+    key = access_pb2.ApiKey(api_key_id="key_1", subject="prn_1")
+    scripted.on("CreateApiKey", access_service_pb2.CreateApiKeyResponse(api_key=key, secret="tlk_secret"))
+    arguments = ["key", "create", "prn_1", "--name", "laptop", "--expires-in", "30d", "--pool", "gpu"]
+    machine = await turnlog(scripted, *arguments, "--json", "--request-id", "mine")
+    assert machine.lines == [{"api_key": {"api_key_id": "key_1", "subject": "prn_1"}, "secret": "tlk_secret"}]
+    plain = await turnlog(scripted, *arguments)
+    assert plain.out == "key_1  tlk_secret\n"
+    first, second = scripted.requests("CreateApiKey")
+    assert first.request_id == "mine"
+    assert second.request_id != "mine"
+    assert first.HasField("expire_time")
+    assert list(first.runner_pools) == ["gpu"]
+
+
+async def test_publishing_reads_files(scripted: ScriptedServer, tmp_path: Path) -> None:
+    scripted.on("PublishAgentVersion", agent_service_pb2.PublishAgentVersionResponse())
+    (tmp_path / "told.md").write_text("Be short.\n")
+    schema = {"type": "object", "properties": {"query": {"type": "string"}}}
+    (tmp_path / "tools.json").write_text(json.dumps([{"name": "read", "parameters": schema}]))
+    done = await turnlog(
+        scripted, "agent", "publish", "agt_1", "--instructions-file", "told.md", "--tool", "search=Finds text",
+        "--tools-file", "tools.json", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    [request] = scripted.requests("PublishAgentVersion")
+    assert request.instructions == "Be short.\n"
+    assert [(tool.name, tool.description) for tool in request.tools] == [("search", "Finds text"), ("read", "")]
+    assert request.tools[1].parameters["type"] == "object"
+    broken = await turnlog(scripted, "agent", "publish", "agt_1", "--tools-file", "told.md", cwd=tmp_path)
+    assert broken.code == 2
+    missing = await turnlog(scripted, "agent", "publish", "agt_1", "--instructions-file", "none", cwd=tmp_path)
+    assert (missing.code, "none" in missing.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "stop", "code"),
+    [
+        ("succeeded", "END_TURN", 0),
+        ("failed", "FAILED", 1),
+        ("interrupted", "INTERRUPTED", 7),
+        ("canceled", "CANCELED", 7),
+    ],
+)
+async def test_a_follow_to_the_boundary_says_how_the_turn_ended(
+    scripted: ScriptedServer, name: str, stop: str, code: int
+) -> None:
+    scripted.on("FollowEvents", script(*turn(name, stop)))
+    done = await turnlog(scripted, "session", "follow", "sess_1", "--until-boundary", "--json")
+    assert done.code == code
+    assert [each["type"] for each in done.lines] == ["agent.message", f"run.{name}", "session.status_idle"]
+    assert done.lines[0]["agent_message"] == {"parts": [{"text": "It is in retry.py."}]}
+
+
+async def test_a_filter_does_not_hide_how_the_turn_ended(scripted: ScriptedServer) -> None:
+    failed = session_pb2.Session(session_id="sess_1", status="SESSION_STATUS_IDLE", stop_reason="STOP_REASON_FAILED")
+    scripted.on("GetSession", session_service_pb2.GetSessionResponse(session=failed))
+    scripted.on("FollowEvents", script(batch(message_event(5, "a")), end(7)))
+    done = await turnlog(scripted, "session", "follow", "sess_1", "--until-boundary", "--type", "agent.message")
+    assert done.code == 1
+    assert list(scripted.requests("FollowEvents")[0].types) == ["agent.message"]
+
+
+@pytest.mark.rule("R41")
+async def test_a_follow_reconnects_by_cursor_and_says_so(scripted: ScriptedServer) -> None:
+    gone = Refusal(StatusCode.UNAVAILABLE, "SERVER_DRAINING", "going down")
+    scripted.on("FollowEvents", script(batch(message_event(4, "a")), gone), script(*turn()))
+    done = await turnlog(scripted, "session", "follow", "sess_1", "--until-boundary")
+    assert done.code == 0
+    assert "reconnecting from seq 4" in done.out
+    assert scripted.requests("FollowEvents")[1].after_seq == 4
+
+
+async def test_chat_new_with_a_text_is_one_turn(scripted: ScriptedServer) -> None:
+    scripted.on("CreateSession", CREATED)
+    scripted.on(
+        "FollowEvents", script(batch(status_event(3, "pending", active_run_id="run_1")), *turn("failed", "FAILED"))
+    )
+    done = await turnlog(scripted, "session", "chat", "--new", "--agent-deployment", "adep_1", "Where is it?")
+    assert done.code == 1
+    assert done.out.splitlines()[0] == "sess_1  run_1  pending"
+    assert "> Where is it?" not in done.out
+    [create] = scripted.requests("CreateSession")
+    assert create.first_message.parts[0].text == "Where is it?"
+    [follow] = scripted.requests("FollowEvents")
+    assert (follow.after_seq, follow.until.run_id) == (1, "run_1")
+
+
+async def test_chat_goes_on_from_its_own_cursor(scripted: ScriptedServer) -> None:
+    scripted.on("GetSession", session_service_pb2.GetSessionResponse(session=SESSION))
+    scripted.on("AppendEvent", APPENDED, event_service_pb2.AppendEventResponse(seq=8, run_id="run_2"))
+    second = (batch(message_event(9, "more", "run_2"), run_end(10, "succeeded", "run_2")), end(10))
+    scripted.on("FollowEvents", script(*turn()), script(*second))
+    done = await turnlog(scripted, "session", "chat", "sess_1", stdin="one\n\ntwo\n")
+    assert (done.code, done.err) == (0, "")
+    assert [each.after_seq for each in scripted.requests("FollowEvents")] == [2, 7]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["session", "chat"], ["session", "chat", "hello"], ["session", "chat", "sess_1", "a", "b"]]
+)
+async def test_chat_without_a_session_says_how(scripted: ScriptedServer, arguments: list[str]) -> None:
+    done = await turnlog(scripted, *arguments)
+    assert done.code == 2
+
+
+async def test_ctrl_c_in_a_chat_interrupts_the_turn(scripted: ScriptedServer) -> None:
+    interrupted = scripted.arrived
+
+    async def until_interrupted() -> None:
+        await scripted.until("AppendEvent", 2)
+
+    assert interrupted
+    scripted.on("GetSession", session_service_pb2.GetSessionResponse(session=SESSION))
+    scripted.on("AppendEvent", APPENDED)
+    scripted.on("FollowEvents", script(until_interrupted, *turn("interrupted", "INTERRUPTED")))
+    process = await start(scripted, "session", "chat", "sess_1", "hello")
+    await scripted.until("FollowEvents", 1)
+    process.send_signal(signal.SIGINT)
+    done = await finish(process)
+    assert done.code == 7
+    assert "interrupting" in done.out
+    request = scripted.requests("AppendEvent")[1]
+    assert request.user_interrupt.run_id == "run_1"
+
+
+async def test_a_second_ctrl_c_leaves(scripted: ScriptedServer) -> None:
+    async def for_ever() -> None:
+        await scripted.until("AppendEvent", 99)
+
+    scripted.on("AppendEvent", APPENDED)
+    scripted.on("FollowEvents", script(for_ever))
+    process = await start(scripted, "session", "chat", "sess_1", "hello")
+    await scripted.until("FollowEvents", 1)
+    process.send_signal(signal.SIGINT)
+    await scripted.until("AppendEvent", 2)
+    process.send_signal(signal.SIGINT)
+    assert (await finish(process)).code == 130
+
+
+async def test_ctrl_c_leaves_a_follow_and_stops_nothing(scripted: ScriptedServer) -> None:
+    async def for_ever() -> None:
+        await scripted.until("AppendEvent", 99)
+
+    scripted.on("FollowEvents", script(batch(message_event(1, "a")), for_ever))
+    process = await start(scripted, "session", "follow", "sess_1")
+    await scripted.until("FollowEvents", 1)
+    process.send_signal(signal.SIGINT)
+    done = await finish(process)
+    assert (done.code, done.err) == (130, "")
+    assert scripted.requests("AppendEvent") == []
+
+
+async def test_a_reader_that_has_enough_is_no_error(scripted: ScriptedServer) -> None:
+    async def until_read() -> None:
+        await scripted.until("GetServerInfo", 1)
+
+    more = [batch(message_event(seq, "x" * 2000)) for seq in range(2, 200)]
+    scripted.on("FollowEvents", script(batch(message_event(1, "a")), until_read, *more, end(200)))
+    process = await start(scripted, "session", "follow", "sess_1", "--until-boundary", "--json")
+    assert process.stdout
+    await process.stdout.readline()
+    process.stdout._transport.close()  # pyright: ignore[reportAttributeAccessIssue]
+    await turnlog(scripted, "server", "info")
+    assert await process.wait() == 0
+    assert process.stderr
+    assert await process.stderr.read() == b""
+
+
+async def test_wait_answers_for_what_has_ended_and_waits_for_what_has_not(scripted: ScriptedServer) -> None:
+    busy = session_pb2.Session(session_id="sess_1", status="SESSION_STATUS_RUNNING", active_run_id="run_1", head_seq=4)
+    idle = session_pb2.Session(session_id="sess_1", status="SESSION_STATUS_IDLE", stop_reason="STOP_REASON_FAILED")
+    answer = session_service_pb2.GetSessionResponse
+    scripted.on("GetSession", answer(session=busy), answer(session=idle))
+    scripted.on("FollowEvents", script(*turn("failed", "FAILED")))
+    done = await turnlog(scripted, "session", "wait", "sess_1", "--json")
+    assert done.code == 1
+    assert done.lines == [
+        {"session_id": "sess_1", "status": "SESSION_STATUS_IDLE", "stop_reason": "STOP_REASON_FAILED"}
+    ]
+    assert scripted.requests("FollowEvents")[0].after_seq == 4
+
+
+async def test_wait_gives_up(scripted: ScriptedServer) -> None:
+    async def for_ever() -> None:
+        await scripted.until("AppendEvent", 99)
+
+    scripted.on("GetSession", session_service_pb2.GetSessionResponse(session=SESSION))
+    scripted.on("FollowEvents", script(for_ever))
+    done = await turnlog(scripted, "session", "wait", "sess_1", "--timeout", "1s")
+    assert (done.code, "still at work" in done.err) == (6, True)
+
+
+async def test_run_show_says_why_it_is_pending(scripted: ScriptedServer) -> None:
+    run = run_pb2.Run(run_id="run_1", status="RUN_STATUS_READY", pending_reason="no runner is connected")
+    scripted.on("GetRun", run_service_pb2.GetRunResponse(run=run))
+    done = await turnlog(scripted, "run", "show", "sess_1", "run_1")
+    assert "no runner is connected" in done.out
+    assert "ready" in done.out
+
+
+async def test_runners_are_listed_and_drained(scripted: ScriptedServer) -> None:
+    runner = runner_pb2.Runner(runner_id="rnr_1", connected=True, pools=["default"], held_runs=2)
+    scripted.on("ListRunners", runner_service_pb2.ListRunnersResponse(runners=[runner]))
+    scripted.on("DrainRunner", runner_service_pb2.DrainRunnerResponse(runner=runner))
+    listed = await turnlog(scripted, "runner", "list")
+    assert "connected" in listed.out
+    assert (await turnlog(scripted, "runner", "list", "--json")).lines[0]["runner_id"] == "rnr_1"
+    assert (await turnlog(scripted, "runner", "drain", "rnr_1")).out == "rnr_1  draining, 2 held\n"
+
+
+async def test_a_profile_is_found_and_an_unsafe_one_refused(scripted: ScriptedServer, tmp_path: Path) -> None:
+    path = tmp_path / ".turnlog" / "profile.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"address": scripted.address, "key": "tlk_p", "agent_deployment_id": "adep_p"}))
+    path.chmod(0o644)
+    refused = await turnlog(None, "session", "create", cwd=tmp_path)
+    assert (refused.code, f"chmod 600 {path}" in refused.err) == (2, True)
+    path.chmod(0o600)
+    scripted.on("CreateSession", CREATED)
+    assert (await turnlog(None, "session", "create", cwd=tmp_path)).code == 0
+    [call] = scripted.received
+    assert (call.request.agent_deployment_id, call.metadata["authorization"]) == ("adep_p", "Bearer tlk_p")
+
+
+async def test_colour_only_where_a_person_looks(scripted: ScriptedServer) -> None:
+    preview = event_service_pb2.FollowEventsResponse(preview=event_service_pb2.Preview(attempt_no=1, text="It is"))
+    running = batch(status_event(4, "running", active_run_id="run_1"))
+    scripted.on("FollowEvents", script(running, preview, *turn()))
+    arguments = ["session", "follow", "sess_1", "--until-boundary"]
+    coloured = re.compile(r"\x1b\[[0-9;]*3[0-9]")
+    assert coloured.search(await on_terminal(scripted, *arguments))
+    assert not coloured.search(await on_terminal(scripted, *arguments, NO_COLOR="1"))
+    assert "\x1b" not in (await turnlog(scripted, *arguments)).out
+    assert [each.previews for each in scripted.requests("FollowEvents")] == [True, True, False]
+
+
+async def test_usage_errors_are_two_and_json_where_asked(scripted: ScriptedServer) -> None:
+    plain = await turnlog(scripted, "session", "steer", "sess_1")
+    assert (plain.code, "TEXT" in plain.err) == (2, True)
+    machine = await turnlog(scripted, "session", "nothing", "--json")
+    assert machine.error["exit_code"] == 2
+    assert (await turnlog(scripted, "key", "rotate", "key_1", "--overlap", "soon")).code == 2
+    assert (await turnlog(scripted, "session", "create", "--label", "x")).code == 2
+
+
+def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if hasattr(command, "commands"):
+        for name, each in command.commands.items():
+            yield from leaves(each, (*path, name))
+    else:
+        yield path, command
+
+
+COMMANDS = dict(leaves(typer.main.get_command(app)))
+
+
+def test_every_command_has_json_and_help() -> None:
+    for path, command in COMMANDS.items():
+        flags = {flag for parameter in command.params for flag in parameter.opts}
+        assert {"--json", "--address", "--key", "--profile"} <= flags, path
+        assert command.help, path
+
+
+def test_changing_commands_take_a_request_id() -> None:
+    reading = {"list", "show", "events", "follow", "wait", "chat", "attempts", "versions", "version", "revisions",
+               "revision", "info", "start", "check-harness"}  # fmt: skip
+    for path, command in COMMANDS.items():
+        if path[-1] not in reading:
+            assert "--request-id" in {flag for parameter in command.params for flag in parameter.opts}, path
+
+
+def test_exit_codes_are_one_table() -> None:
+    assert set(MEANINGS) == set(Exit)
+    assert [int(code) for code in Exit] == [0, 1, 2, 3, 4, 5, 6, 7, 130]
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("15m", 900), ("1.5h", 5400), ("30d", 2592000)])
+def test_durations(text: str, seconds: int) -> None:
+    assert duration(text) == timedelta(seconds=seconds)
