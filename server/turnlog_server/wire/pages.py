@@ -19,6 +19,7 @@ from turnlog_server.domain.refusals import Refusal, invalid
 
 R = TypeVar("R", bound=Message)
 T = TypeVar("T", bound=Placed)
+Shape = tuple[type[int] | type[str], ...]
 
 _HASH_BYTES: Final = 12
 # What a response may hold beside its entries: a token, and the tag and length of each entry.
@@ -33,33 +34,39 @@ def page_size(request: Any, default: int = PAGE_DEFAULT, maximum: int = PAGE_MAX
     return min(request.page_size or default, maximum)
 
 
-def page_token(request: Message, position: Position) -> str:
+def token(request: Message, position: Position) -> str:
     """The token that makes `request` go on after `position`."""
     text = json.dumps(position, separators=(",", ":"), ensure_ascii=False).encode()
     return urlsafe_b64encode(_hash(request) + text).decode().rstrip("=")
 
 
-def page_position(request: Any, *shape: type[int] | type[str]) -> Position | None:
+def page_position(request: Any, *shapes: Shape) -> Position | None:
     """Where `request` goes on, None for the start. Refuses a token that belongs to another request.
 
-    shape: the types that a position of this list is made of.
+    shapes: the types that a position of this list is made of, one of these.
     """
-    token: str = request.page_token
-    if not token:
+    text: str = request.page_token
+    if not text:
         return None
     try:
-        raw = urlsafe_b64decode(token + "=" * (-len(token) % 4))
+        raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
         values = json.loads(raw[_HASH_BYTES:])
     except (ValueError, binascii.Error, RecursionError):
         raise _foreign() from None
-    if raw[:_HASH_BYTES] != _hash(request) or not _has_shape(values, shape):
+    if raw[:_HASH_BYTES] != _hash(request) or not any(_has_shape(values, shape) for shape in shapes):
         raise _foreign()
     return tuple(values)
 
 
-def window(request: Any, *shape: type[int] | type[str]) -> Window:
-    """The part of a list that `request` asks for."""
-    return Window(page_position(request, *shape), page_size(request))
+def window(
+    request: Any, *shape: type[int] | type[str], default: int = PAGE_DEFAULT, maximum: int = PAGE_MAXIMUM
+) -> Window:
+    """The part of a list that `request` asks for.
+
+    shape: the types that a position of this list is made of: a number or a moment, then an id, where it is left out.
+    """
+    after = page_position(request, shape) if shape else page_position(request, (int,), (int, str))
+    return Window(after, page_size(request, default, maximum))
 
 
 def fill(request: Message, response: R, field: str, page: Page[T], message_of: Callable[[T], Message]) -> R:
@@ -74,7 +81,7 @@ def fill(request: Message, response: R, field: str, page: Page[T], message_of: C
         entries.append(message)
         last = item
     if last is not None and (page.more or len(entries) < len(page.items)):
-        response.next_page_token = page_token(request, last.position)  # type: ignore[attr-defined]
+        response.next_page_token = token(request, last.position)  # type: ignore[attr-defined]
     return response
 
 
@@ -88,7 +95,7 @@ def _hash(request: Message) -> bytes:
     return hashlib.sha256(same.DESCRIPTOR.full_name.encode() + b"\0" + text).digest()[:_HASH_BYTES]
 
 
-def _has_shape(values: object, shape: tuple[type[int] | type[str], ...]) -> bool:
+def _has_shape(values: object, shape: Shape) -> bool:
     if not isinstance(values, list) or [type(value) for value in values] != list(shape):
         return False
     return all(
