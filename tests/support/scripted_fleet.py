@@ -45,7 +45,8 @@ def make_offer(
 class Conversation:
     """One stream of one runner.
 
-    said: everything that the runner said, in order. credits: what its last Ready granted. metadata: of the call.
+    said: everything that the runner said, in order. metadata: of the call.
+    credits: what the runner granted and was not used since; None before its first Ready.
     """
 
     context: grpc.aio.ServicerContext
@@ -80,9 +81,16 @@ class Conversation:
             assert await self._inbox.get() is None
 
     async def granted(self, credits: int) -> None:
-        """Returns when the last Ready grants this many."""
+        """Returns when this many credits are left."""
         async with asyncio.timeout(PATIENCE):
             while self.credits != credits:
+                self.ready_seen.clear()
+                await self.ready_seen.wait()
+
+    async def granted_some(self) -> None:
+        """Returns when there are credits."""
+        async with asyncio.timeout(PATIENCE):
+            while not self.credits:
                 self.ready_seen.clear()
                 await self.ready_seen.wait()
 
@@ -94,6 +102,8 @@ class Conversation:
 
     async def say(self, **message: Any) -> None:
         """Sends one message, such as `drain=pb.Drain(…)`."""
+        if "offer" in message and self.credits is not None:
+            self.credits -= 1
         await self.context.write(pb.ConnectResponse(**message))
 
     async def welcome(

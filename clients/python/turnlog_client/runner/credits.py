@@ -10,15 +10,15 @@ class Credits:
     """
 
     def __init__(self) -> None:
-        self._left = 0
+        self._left: int | None = 0
 
     def reset(self) -> None:
         """A new stream: nothing is granted on it."""
         self._left = 0
 
     def used(self) -> None:
-        """The server offered a Run."""
-        self._left = max(0, self._left - 1)
+        """The server offered a Run. One that it had no credit for means that it counts otherwise: it is told again."""
+        self._left = self._left - 1 if self._left else None
 
     def grant(self, free: int) -> int | None:
         """What to grant now that `free` places are free; None if the server has just that."""

@@ -144,8 +144,9 @@ class Stream:
 
     def _take_welcome(self, welcome: pb.Welcome) -> None:
         self._welcomed_at = self._clock()
-        self._lease.welcomed(welcome.lease_ttl.ToTimedelta().total_seconds(), self._hello_began)
-        self._heartbeat_interval = max(0.05, welcome.heartbeat_interval.ToTimedelta().total_seconds())
+        ttl = welcome.lease_ttl.ToTimedelta().total_seconds()
+        self._lease.welcomed(ttl, self._hello_began)
+        self._heartbeat_interval = welcome.heartbeat_interval.ToTimedelta().total_seconds() or ttl / 3
         self._welcomed.set()
         self._handler.welcomed(welcome)
 
