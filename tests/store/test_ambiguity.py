@@ -147,6 +147,30 @@ async def test_a_caller_that_leaves_during_commit_does_not_undo_it(cut, proxy, o
     assert not observer.failures
 
 
+async def test_a_caller_that_leaves_between_two_tries_has_no_other(cut, proxy):
+    commits, first = 0, asyncio.Event()
+
+    def fault(statement):
+        nonlocal commits
+        if statement != "COMMIT":
+            return None
+        commits += 1
+        if commits == 4:  # by now it pauses for long enough to be met there
+            first.set()
+        return "cut-before"
+
+    proxy.fault = fault
+    call = asyncio.create_task(insert(cut, 1, "run"))
+    await first.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    proxy.fault = lambda _: None
+    assert await cut.read("all", ALL) == []
+    await cut.close()
+    assert commits == 4
+
+
 async def test_a_deadline_during_commit_leaves_the_outcome_unknown(cut, proxy, observer):
     proxy.fault = Cuts("COMMIT", "hold-reply")
     loop = asyncio.get_running_loop()

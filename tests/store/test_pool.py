@@ -99,7 +99,7 @@ async def test_without_a_database_a_call_ends_at_its_deadline(behind, proxy, los
         "write": lambda until: behind.write("write", ONE, deadline=until),
         "run": lambda until: behind.run("run", body, deadline=until),
     }[way]
-    for _ in range(3):
+    for _ in range(2):
         until = soon(0.5)
         with pytest.raises(Refusal) as caught:
             await call(until)

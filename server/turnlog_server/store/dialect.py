@@ -34,7 +34,6 @@ class Dialect:
         settings that come as a start-up parameter).
     post_schema: (table, statement) pairs that `migrate` runs after its steps on tables that exist.
     operator_schema: (table, statement) pairs that the service never runs: the operator may.
-    oldest: the lowest server versions that are served, one for each release line, as the driver counts them.
     """
 
     name: str
@@ -99,8 +98,6 @@ POSTGRES_SETTINGS = {
     "jit": "off",
     "client_connection_check_interval": "1s",
 }
-
-HOT_TABLES = ("session_heads", "session_states", "run_queue", "runners", "timers")
 
 POSTGRES = Dialect(
     name="postgresql",

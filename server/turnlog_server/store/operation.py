@@ -92,7 +92,7 @@ class Operation:
         return error_class
 
     def leave_if_abandoned(self) -> None:
-        """Roll back rather than commit what nobody waits for any more."""
+        """End here, rather than begin or commit what nobody waits for any more."""
         if self.abandoned:
             raise asyncio.CancelledError
 
@@ -112,6 +112,7 @@ class Operation:
         if (first := self._first_error) is not None:
             self._first_error = None
             raise first
+        self.leave_if_abandoned()
         self.attempts += 1
         return await attempt(self)
 
@@ -125,6 +126,7 @@ class Operation:
         return asyncio.get_running_loop().time() + state.upcoming_sleep >= self.deadline
 
     def _pause(self, state: RetryCallState) -> float:
+        self.phase = Phase.BORROW  # nothing is in flight while it sleeps
         if self.last in (ErrorClass.BACKOFF, ErrorClass.BUSY):
             return random.uniform(FIRST_BACKOFF, min(MAX_BACKOFF, FIRST_BACKOFF * 2.0**self.attempts))
         return random.uniform(0.0, min(MAX_PAUSE, FIRST_PAUSE * 2.0**self.attempts))
