@@ -21,9 +21,11 @@ from turnlog.v1 import (  # noqa: F401  the same
     event_pb2,
     event_service_pb2,
     request_service_pb2,
+    run_event_pb2,
     run_service_pb2,
     server_service_pb2,
     session_event_pb2,
+    session_pb2,
     session_service_pb2,
 )
 from turnlog_client import Turnlog
@@ -277,3 +279,21 @@ def script(*steps: Any) -> Callable[[Any, Any], AsyncIterator[Any]]:
                 yield step
 
     return run
+
+
+def run_end(seq: int, name: str, run_id: str = "run_1") -> event_pb2.Event:
+    """A `run.<name>` that ends the Run."""
+    event = event_pb2.Event(seq=seq, event_id=f"evt_{seq}", type=f"run.{name}", run_id=run_id)
+    getattr(event, f"run_{name}").CopyFrom(run_event_pb2.RunEnded(attempts=1))
+    return event
+
+
+def turn(name: str = "succeeded", stop: str = "END_TURN") -> tuple[Any, ...]:
+    """The frames of one turn from its answer to its end, seqs 5 to 7."""
+    idle = status_event(7, "idle", boundary=2, ended_run_id="run_1", stop_reason=f"STOP_REASON_{stop}")
+    return batch(message_event(5, "It is in retry.py."), run_end(6, name), idle), end(7)
+
+
+SESSION = session_pb2.Session(session_id="sess_1", status="SESSION_STATUS_PENDING", head_seq=2)
+CREATED = session_service_pb2.CreateSessionResponse(session=SESSION, run_id="run_1", seq=2)
+APPENDED = event_service_pb2.AppendEventResponse(seq=4, event_id="evt_4", run_id="run_1")

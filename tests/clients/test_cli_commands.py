@@ -2,7 +2,6 @@
 
 import json
 import re
-import signal
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -11,16 +10,24 @@ from typing import Any
 import pytest
 import typer
 from grpc import StatusCode
-from scripted import Refusal, ScriptedServer, batch, end, message_event, script, status_event
-from terminal import finish, on_terminal, start, turnlog
+from scripted import (
+    APPENDED,
+    CREATED,
+    SESSION,
+    Refusal,
+    ScriptedServer,
+    batch,
+    script,
+    status_event,
+    turn,
+)
+from terminal import on_terminal, turnlog
 from turnlog.runner.v1 import runner_pb2, runner_service_pb2
 from turnlog.v1 import (
     access_pb2,
     access_service_pb2,
     agent_service_pb2,
-    event_pb2,
     event_service_pb2,
-    run_event_pb2,
     run_pb2,
     run_service_pb2,
     session_pb2,
@@ -29,21 +36,6 @@ from turnlog.v1 import (
 from turnlog_client.cli.app import app
 from turnlog_client.cli.exits import MEANINGS, Exit
 from turnlog_client.cli.options import duration
-
-SESSION = session_pb2.Session(session_id="sess_1", status="SESSION_STATUS_PENDING", head_seq=2)
-CREATED = session_service_pb2.CreateSessionResponse(session=SESSION, run_id="run_1", seq=2)
-APPENDED = event_service_pb2.AppendEventResponse(seq=4, event_id="evt_4", run_id="run_1")
-
-
-def run_end(seq: int, name: str, run_id: str = "run_1") -> event_pb2.Event:
-    event = event_pb2.Event(seq=seq, event_id=f"evt_{seq}", type=f"run.{name}", run_id=run_id)
-    getattr(event, f"run_{name}").CopyFrom(run_event_pb2.RunEnded(attempts=1))
-    return event
-
-
-def turn(name: str = "succeeded", stop: str = "END_TURN") -> tuple[Any, ...]:
-    idle = status_event(7, "idle", boundary=2, ended_run_id="run_1", stop_reason=f"STOP_REASON_{stop}")
-    return batch(message_event(5, "It is in retry.py."), run_end(6, name), idle), end(7)
 
 
 @pytest.mark.rule("R13a")
@@ -163,164 +155,6 @@ async def test_publishing_reads_files(scripted: ScriptedServer, tmp_path: Path) 
     assert broken.code == 2
     missing = await turnlog(scripted, "agent", "publish", "agt_1", "--instructions-file", "none", cwd=tmp_path)
     assert (missing.code, "none" in missing.err) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("name", "stop", "code"),
-    [
-        ("succeeded", "END_TURN", 0),
-        ("failed", "FAILED", 1),
-        ("interrupted", "INTERRUPTED", 7),
-        ("canceled", "CANCELED", 7),
-    ],
-)
-async def test_a_follow_to_the_boundary_says_how_the_turn_ended(
-    scripted: ScriptedServer, name: str, stop: str, code: int
-) -> None:
-    scripted.on("FollowEvents", script(*turn(name, stop)))
-    done = await turnlog(scripted, "session", "follow", "sess_1", "--until-boundary", "--json")
-    assert done.code == code
-    assert [each["type"] for each in done.lines] == ["agent.message", f"run.{name}", "session.status_idle"]
-    assert done.lines[0]["agent_message"] == {"parts": [{"text": "It is in retry.py."}]}
-
-
-async def test_a_filter_does_not_hide_how_the_turn_ended(scripted: ScriptedServer) -> None:
-    failed = session_pb2.Session(session_id="sess_1", status="SESSION_STATUS_IDLE", stop_reason="STOP_REASON_FAILED")
-    scripted.on("GetSession", session_service_pb2.GetSessionResponse(session=failed))
-    scripted.on("FollowEvents", script(batch(message_event(5, "a")), end(7)))
-    done = await turnlog(scripted, "session", "follow", "sess_1", "--until-boundary", "--type", "agent.message")
-    assert done.code == 1
-    assert list(scripted.requests("FollowEvents")[0].types) == ["agent.message"]
-
-
-@pytest.mark.rule("R41")
-async def test_a_follow_reconnects_by_cursor_and_says_so(scripted: ScriptedServer) -> None:
-    gone = Refusal(StatusCode.UNAVAILABLE, "SERVER_DRAINING", "going down")
-    scripted.on("FollowEvents", script(batch(message_event(4, "a")), gone), script(*turn()))
-    done = await turnlog(scripted, "session", "follow", "sess_1", "--until-boundary")
-    assert done.code == 0
-    assert "reconnecting from seq 4" in done.out
-    assert scripted.requests("FollowEvents")[1].after_seq == 4
-
-
-async def test_chat_new_with_a_text_is_one_turn(scripted: ScriptedServer) -> None:
-    scripted.on("CreateSession", CREATED)
-    scripted.on(
-        "FollowEvents", script(batch(status_event(3, "pending", active_run_id="run_1")), *turn("failed", "FAILED"))
-    )
-    done = await turnlog(scripted, "session", "chat", "--new", "--agent-deployment", "adep_1", "Where is it?")
-    assert done.code == 1
-    assert done.out.splitlines()[0] == "sess_1  run_1  pending"
-    assert "> Where is it?" not in done.out
-    [create] = scripted.requests("CreateSession")
-    assert create.first_message.parts[0].text == "Where is it?"
-    [follow] = scripted.requests("FollowEvents")
-    assert (follow.after_seq, follow.until.run_id) == (1, "run_1")
-
-
-async def test_chat_goes_on_from_its_own_cursor(scripted: ScriptedServer) -> None:
-    scripted.on("GetSession", session_service_pb2.GetSessionResponse(session=SESSION))
-    scripted.on("AppendEvent", APPENDED, event_service_pb2.AppendEventResponse(seq=8, run_id="run_2"))
-    second = (batch(message_event(9, "more", "run_2"), run_end(10, "succeeded", "run_2")), end(10))
-    scripted.on("FollowEvents", script(*turn()), script(*second))
-    done = await turnlog(scripted, "session", "chat", "sess_1", stdin="one\n\ntwo\n")
-    assert (done.code, done.err) == (0, "")
-    assert [each.after_seq for each in scripted.requests("FollowEvents")] == [2, 7]
-
-
-@pytest.mark.parametrize(
-    "arguments", [["session", "chat"], ["session", "chat", "hello"], ["session", "chat", "sess_1", "a", "b"]]
-)
-async def test_chat_without_a_session_says_how(scripted: ScriptedServer, arguments: list[str]) -> None:
-    done = await turnlog(scripted, *arguments)
-    assert done.code == 2
-
-
-async def test_ctrl_c_in_a_chat_interrupts_the_turn(scripted: ScriptedServer) -> None:
-    interrupted = scripted.arrived
-
-    async def until_interrupted() -> None:
-        await scripted.until("AppendEvent", 2)
-
-    assert interrupted
-    scripted.on("GetSession", session_service_pb2.GetSessionResponse(session=SESSION))
-    scripted.on("AppendEvent", APPENDED)
-    scripted.on("FollowEvents", script(until_interrupted, *turn("interrupted", "INTERRUPTED")))
-    process = await start(scripted, "session", "chat", "sess_1", "hello")
-    await scripted.until("FollowEvents", 1)
-    process.send_signal(signal.SIGINT)
-    done = await finish(process)
-    assert done.code == 7
-    assert "interrupting" in done.out
-    request = scripted.requests("AppendEvent")[1]
-    assert request.user_interrupt.run_id == "run_1"
-
-
-async def test_a_second_ctrl_c_leaves(scripted: ScriptedServer) -> None:
-    async def for_ever() -> None:
-        await scripted.until("AppendEvent", 99)
-
-    scripted.on("AppendEvent", APPENDED)
-    scripted.on("FollowEvents", script(for_ever))
-    process = await start(scripted, "session", "chat", "sess_1", "hello")
-    await scripted.until("FollowEvents", 1)
-    process.send_signal(signal.SIGINT)
-    await scripted.until("AppendEvent", 2)
-    process.send_signal(signal.SIGINT)
-    assert (await finish(process)).code == 130
-
-
-async def test_ctrl_c_leaves_a_follow_and_stops_nothing(scripted: ScriptedServer) -> None:
-    async def for_ever() -> None:
-        await scripted.until("AppendEvent", 99)
-
-    scripted.on("FollowEvents", script(batch(message_event(1, "a")), for_ever))
-    process = await start(scripted, "session", "follow", "sess_1")
-    await scripted.until("FollowEvents", 1)
-    process.send_signal(signal.SIGINT)
-    done = await finish(process)
-    assert (done.code, done.err) == (130, "")
-    assert scripted.requests("AppendEvent") == []
-
-
-async def test_a_reader_that_has_enough_is_no_error(scripted: ScriptedServer) -> None:
-    async def until_read() -> None:
-        await scripted.until("GetServerInfo", 1)
-
-    more = [batch(message_event(seq, "x" * 2000)) for seq in range(2, 200)]
-    scripted.on("FollowEvents", script(batch(message_event(1, "a")), until_read, *more, end(200)))
-    process = await start(scripted, "session", "follow", "sess_1", "--until-boundary", "--json")
-    assert process.stdout
-    await process.stdout.readline()
-    process.stdout._transport.close()  # pyright: ignore[reportAttributeAccessIssue]
-    await turnlog(scripted, "server", "info")
-    assert await process.wait() == 0
-    assert process.stderr
-    assert await process.stderr.read() == b""
-
-
-async def test_wait_answers_for_what_has_ended_and_waits_for_what_has_not(scripted: ScriptedServer) -> None:
-    busy = session_pb2.Session(session_id="sess_1", status="SESSION_STATUS_RUNNING", active_run_id="run_1", head_seq=4)
-    idle = session_pb2.Session(session_id="sess_1", status="SESSION_STATUS_IDLE", stop_reason="STOP_REASON_FAILED")
-    answer = session_service_pb2.GetSessionResponse
-    scripted.on("GetSession", answer(session=busy), answer(session=idle))
-    scripted.on("FollowEvents", script(*turn("failed", "FAILED")))
-    done = await turnlog(scripted, "session", "wait", "sess_1", "--json")
-    assert done.code == 1
-    assert done.lines == [
-        {"session_id": "sess_1", "status": "SESSION_STATUS_IDLE", "stop_reason": "STOP_REASON_FAILED"}
-    ]
-    assert scripted.requests("FollowEvents")[0].after_seq == 4
-
-
-async def test_wait_gives_up(scripted: ScriptedServer) -> None:
-    async def for_ever() -> None:
-        await scripted.until("AppendEvent", 99)
-
-    scripted.on("GetSession", session_service_pb2.GetSessionResponse(session=SESSION))
-    scripted.on("FollowEvents", script(for_ever))
-    done = await turnlog(scripted, "session", "wait", "sess_1", "--timeout", "1s")
-    assert (done.code, "still at work" in done.err) == (6, True)
 
 
 async def test_run_show_says_why_it_is_pending(scripted: ScriptedServer) -> None:

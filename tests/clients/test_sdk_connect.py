@@ -95,7 +95,8 @@ def test_arguments_come_before_environment_before_profile(tmp_path: Path) -> Non
     path = write(tmp_path)
     assert settle(None, None, path, {}).key == "tlk_1"
     assert settle(None, "tlk_2", path, {"TURNLOG_KEY": "tlk_3"}).key == "tlk_2"
-    assert settle(None, None, path, {"TURNLOG_KEY": "tlk_3"}).key == "tlk_3"
+    assert settle(None, None, path, {"TURNLOG_ADDRESS": "c:1", "TURNLOG_KEY": "tlk_3"}).key == "tlk_1", "it was named"
+    assert settle(None, None, None, {"TURNLOG_PROFILE": str(path), "TURNLOG_KEY": "tlk_3"}).key == "tlk_3"
     assert settle("b:1", "k", None, {"TURNLOG_ADDRESS": "c:1"}).address == "b:1"
     assert settle(None, "k", None, {"TURNLOG_ADDRESS": "c:1"}).address == "c:1"
 
@@ -119,6 +120,7 @@ def test_no_server_named_says_what_to_do(tmp_path: Path, monkeypatch: pytest.Mon
         ("[::1]:1", True),
         ("localhost:1", True),
         ("dns:///localhost:1", True),
+        ("ipv4:127.0.0.1:1", True),
         ("unix:/run/x.sock", True),
         ("example.com:1", False),
         ("10.0.0.1:1", False),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,7 +85,7 @@ def is_local(address: str) -> bool:
     """Whether what is sent to `address` stays on this machine."""
     if address.startswith("unix:"):
         return True
-    host = address.removeprefix("dns:").lstrip("/").rsplit(":", 1)[0].strip("[]")
+    host = re.sub("^(dns|ipv4|ipv6):/*", "", address).rsplit(":", 1)[0].strip("[]")
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

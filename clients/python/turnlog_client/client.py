@@ -65,7 +65,8 @@ class Turnlog:
 
         What is not given comes from TURNLOG_ADDRESS and TURNLOG_KEY, then from the profile (see `find_profile`). `tls`
         None means TLS unless the server is on this machine. `timeout` is the deadline of one attempt at a call,
-        `patience` how long attempts at one call go on; seconds. Follows have neither. Raises ProfileError.
+        `patience` how long attempts at one call go on; seconds. Follows have neither. `sleep` is how it waits between
+        attempts. Raises ProfileError.
         """
         found = settle(address, key, profile)
         if tls is None and found.ca_file:
@@ -102,12 +103,14 @@ def settle(
     profile: str | Path | None,
     environ: Mapping[str, str] = os.environ,
 ) -> Profile:
-    """What to connect to: arguments, then environment, then profile. Raises ProfileError when no server is named.
+    """What to connect to: arguments, then environment, then the profile that was found.
 
+    A profile that is named as an argument comes before the environment. Raises ProfileError when no server is named.
     A profile's key goes to the profile's own address only, never to another that was named beside it.
     """
-    address = address or environ.get("TURNLOG_ADDRESS")
-    key = key or environ.get("TURNLOG_KEY")
+    if not profile:
+        address = address or environ.get("TURNLOG_ADDRESS")
+        key = key or environ.get("TURNLOG_KEY")
     found = None if address and key and not profile else find_profile(profile, environ=environ)
     if found and address in (None, "", found.address):
         return Profile(found.address, key or found.key, found.workspace_id, found.agent_deployment_id, found.ca_file)

@@ -1,10 +1,13 @@
 """`turnlog`, the command line: each command is RPCs of the public contract and nothing else."""
 
+import os
 import sys
 
 
 def main() -> None:
     """The program `turnlog`."""
+    # gRPC's own remarks about connections would stand between what a person reads. Read when gRPC is imported.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from turnlog_client.cli.app import run
 
     sys.exit(run(sys.argv[1:]))

@@ -180,7 +180,8 @@ async def follow(
         bool, typer.Option("--until-boundary", help="Stop at the end of the turn; the exit code says how it ended.")
     ] = False,
     until: Annotated[
-        Literal["turn", "action_required", "terminal"] | None, typer.Option(help="Stop at this boundary.")
+        Literal["turn", "action_required", "terminal"] | None,
+        typer.Option(help="Stop at this boundary; at `terminal` if left out."),
     ] = None,
     run: Annotated[str | None, typer.Option(help="Stop when this Run's turn ends, run_…", metavar="RUN")] = None,
     after_seq: AfterSeq = 0,
@@ -192,12 +193,11 @@ async def follow(
     """Shows a Session's events and goes on live; survives whatever happens to the connection."""
     if run is not None and not run.startswith("run_"):
         raise InvalidRequest(f"{run!r} is not a Run's id.")
-    boundary = run or until or ("turn" if until_boundary else None)
+    boundary = run or until or ("turn" if until_boundary else "terminal")
     live = cli.out.live if previews is None else previews
-    code = await Watch(cli, session, view_for(cli)).follow(
+    return await Watch(cli, session, view_for(cli)).follow(
         after_seq=after_seq, types=type or (), until=boundary, previews=live
     )
-    return code if boundary else None
 
 
 @command(app, "wait")

@@ -227,7 +227,7 @@ def _arguments(struct: Any) -> str:
     if len(values) == 1:
         [value] = values.values()
         return _argument(value)
-    return " ".join(f"{key}={_argument(value)}" for key, value in values.items())
+    return " ".join(f"{key}={_argument(value)}" for key, value in sorted(values.items()))
 
 
 def _plain(struct: Any) -> Mapping[str, Any]:
