@@ -129,6 +129,7 @@ class Conversation:
 
     async def offer(self, offer: pb.Offer) -> None:
         """Offers a Run, takes the Accept and makes it an attempt."""
+        await self.granted_some()
         await self.say(offer=offer)
         accept = await self.take("accept")
         assert AttemptKey.of(accept) == AttemptKey.of(offer)
