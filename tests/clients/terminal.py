@@ -37,7 +37,7 @@ class Done:
 
 def environment(server: ScriptedServer | None, **more: str) -> dict[str, str]:
     """A clean environment in which the server is found."""
-    base = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "LANG": "C.UTF-8", "TERM": "xterm", "COLUMNS": "200"}
+    base = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "LANG": "C.UTF-8", "TERM": "xterm"}
     found = {"TURNLOG_ADDRESS": server.address, "TURNLOG_KEY": "tlk_test"} if server else {}
     return {**base, **found, **more}
 

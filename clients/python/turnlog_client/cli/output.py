@@ -37,7 +37,9 @@ class Output:
         for stream in (sys.stdout, sys.stderr):
             # A terminal that cannot show a character must not end the command.
             getattr(stream, "reconfigure", lambda **_: None)(errors="replace")
-        self.console = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
+        # Only a terminal has a width that a table must fit.
+        width = None if sys.stdout.isatty() else 10_000
+        self.console = Console(width=width, soft_wrap=True, highlight=False, markup=False, emoji=False)
         self.stderr = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
     @property
@@ -92,7 +94,8 @@ class Output:
         """A list: a JSON line for each entry as it comes, or one table. At most `limit` entries, 0 for all."""
         table = Table(box=None, pad_edge=False, header_style="dim")
         for title in columns:
-            table.add_column(title, no_wrap=True)
+            # An id is of no use when it is cut: what does not fit is folded, the id in front not even that.
+            table.add_column(title, overflow="fold", no_wrap=not table.columns)
         count = 0
         async for item in items:
             if limit and count == limit:

@@ -123,8 +123,8 @@ def check_harness(
     if cli.out.as_json:
         for each in report.checks:
             cli.out.line(asdict(each))
-    for note in report.notes:
-        cli.out.note(note)
+        for note in report.notes:
+            cli.out.note(note)
     return Exit.OK if report.passed else Exit.FAILED
 
 
