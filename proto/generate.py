@@ -33,6 +33,9 @@ def generate(generated: Path, messages: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     protoc(f"--python_out={generated}", f"--pyi_out={generated}", *OURS, *VENDORED)
     protoc(f"--grpc_python_out={generated}", *[name for name in OURS if name.endswith("_service.proto")])
+    # With comments, so that reflection reads like documentation.
+    described = generated / "turnlog" / "contract.binpb"
+    protoc("--include_source_info", f"--descriptor_set_out={described}", *SDK)
     protoc(f"--python_betterproto2_out={messages}", "--python_betterproto2_opt=client_generation=none", *SDK)
 
 
@@ -41,8 +44,8 @@ def differences(ours: Path, fresh: Path) -> list[str]:
     names = {
         str(path.relative_to(root))
         for root in (ours, fresh)
-        for path in root.rglob("*.py*")
-        if "__pycache__" not in path.parts
+        for path in root.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
     }
     return sorted(
         name

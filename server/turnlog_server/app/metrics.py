@@ -4,6 +4,7 @@ One registry of our own, and an HTTP endpoint of its own where it is asked for. 
 Session or a key: labels are from small closed sets.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
@@ -75,6 +76,7 @@ class Metrics:
         self._delivered = counter("events_delivered", "Events sent to followers.")
         self._stalled = counter("followers_stalled", "Follows ended because their client took nothing.")
 
+        self.runner_seen = asyncio.Event()
         self._runners = gauge("runners_connected", "Runners whose stream is on this replica.")
         self._queue_age = gauge("queue_age_seconds", "Age of the oldest Run that waits for a runner.")
         self._queued = gauge("queued_runs", "Runs that wait for a runner, as of the last look.")
@@ -159,6 +161,7 @@ class Metrics:
 
     def runner_connected(self) -> None:
         """A runner's stream is open."""
+        self.runner_seen.set()
         self._runners.inc()
 
     def runner_gone(self) -> None:

@@ -18,6 +18,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from pydantic_settings.sources import InitSettingsSource
 
 from turnlog_server.domain.draft import SECOND, Rules
+from turnlog_server.domain.limits import PROGRESS_SECONDS
 
 PREFIX: Final = "TURNLOG_"
 SECRETS: Final = ("database_url",)
@@ -79,6 +80,9 @@ class Settings(BaseSettings):
 
     safety_poll_seconds: float = _field(
         1.0, OPERATION, "How often to look for what no hint told of; bounds how late a revocation takes effect.", gt=0
+    )
+    progress_seconds: float = _field(
+        float(PROGRESS_SECONDS), OPERATION, "The longest silence of an idle follow.", gt=0, le=PROGRESS_SECONDS
     )
     drain_grace_seconds: float = _field(20.0, OPERATION, "What calls in flight get after SIGTERM.", ge=0)
     metrics_listen: str = _field("", OPERATION, "Address for Prometheus, such as 127.0.0.1:9464; empty for none.")
@@ -160,6 +164,12 @@ def is_loopback(address: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def reachable(address: str) -> str:
+    """The address for a client on this machine: the wildcard is nobody's."""
+    host, _, port = address.rpartition(":")
+    return f"127.0.0.1:{port}" if host.strip("[]") in ("0.0.0.0", "::", "") and port else address
 
 
 # pydantic-settings asks for sources by class, not by instance.

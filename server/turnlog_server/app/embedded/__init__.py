@@ -18,6 +18,7 @@ Every start expects that the one before it was killed: at the worst moment, and 
 """
 
 from .processes import EmbeddedError
+from .running import running_dsn
 from .supervisor import EmbeddedPostgres
 
-__all__ = ["EmbeddedError", "EmbeddedPostgres"]
+__all__ = ["EmbeddedError", "EmbeddedPostgres", "running_dsn"]

@@ -51,6 +51,11 @@ class Postmaster:
     socket: str
     state: str
 
+    @property
+    def dsn(self) -> str:
+        """libpq conninfo, by Unix socket."""
+        return f"host={_quoted(self.socket)} port={self.port} dbname={DATABASE} user={USER}"
+
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
@@ -194,3 +199,7 @@ def _sync(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _quoted(value: str) -> str:
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

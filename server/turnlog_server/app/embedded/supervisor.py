@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from .binaries import Binaries, binaries_find
-from .cluster import DATABASE, USER, Cluster, Postmaster
+from .cluster import Cluster, Postmaster
 from .place import Place
 from .processes import Child, EmbeddedError, spawn
 
@@ -23,7 +23,7 @@ class EmbeddedPostgres:
     """
 
     def __init__(self, place: Place, cluster: Cluster, binaries: Binaries, child: Child, ready: Postmaster) -> None:
-        self.dsn = f"host={_quoted(ready.socket)} port={ready.port} dbname={DATABASE} user={USER}"
+        self.dsn = ready.dsn
         self.log = place.log
         self.data = cluster.folder
         self.binaries = binaries.folder
@@ -135,7 +135,3 @@ def _explained(error: OSError, data_root: Path) -> str:
         errno.ENOTSUP: "choose a data folder on a local disk: this file system has no locks",
     }.get(error.errno or 0, "mend that, or choose another data folder")
     return f"The embedded PostgreSQL cannot use the data folder {data_root} ({what}): {advice}, then start again."
-
-
-def _quoted(value: str) -> str:
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
