@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from turnlog_server.domain import limits
 from turnlog_server.domain.access import require
@@ -25,15 +26,31 @@ class FollowSettings:
     progress_seconds: float = limits.PROGRESS_SECONDS
 
 
+class FollowObserver(Protocol):
+    """Hooks for metrics; they return at once."""
+
+    def follower_opened(self) -> None: ...
+    def follower_closed(self) -> None: ...
+
+
 class Events:
     """Reads of Sessions' logs."""
 
-    def __init__(self, hub: Hub, store: Sessions, frames: Frames, epochs: Epochs, settings: FollowSettings) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        store: Sessions,
+        frames: Frames,
+        epochs: Epochs,
+        settings: FollowSettings,
+        observer: FollowObserver,
+    ) -> None:
         self._hub = hub
         self._store = store
         self._frames = frames
         self._epochs = epochs
         self._settings = settings
+        self._observer = observer
         self._draining = asyncio.Event()
 
     def drain(self) -> None:
@@ -81,6 +98,7 @@ class Events:
         watch = Watch(ctx.caller, ctx.judge, self._epochs)
         cursors = [self._cursor(watch, place, options, wake, dirty) for place in places]
         opened: list[Cursor] = []
+        self._observer.follower_opened()
         try:
             for cursor in cursors:
                 opened.append(cursor)
@@ -104,6 +122,7 @@ class Events:
                     for cursor in await self._silence(wake, live):
                         yield cursor.session_id, cursor.progress()
         finally:
+            self._observer.follower_closed()
             for cursor in opened:
                 cursor.close()
 

@@ -133,15 +133,25 @@ class Lane:
                 raise reused(submission.key)
             result = await self._wait(twin, deadline)
             return Result(result.answer, result.facts, result.state, True, result.resource_id)
-        self._enqueue(submission)
+        self.enqueue(submission)
         return await self._wait(submission, deadline)
 
-    def _enqueue(self, submission: Submission) -> None:
+    async def internal(self, submission: Submission) -> Result:
+        """Carries out a command of the server itself. If it fails, whoever sweeps comes again."""
+        self.enqueue(submission, forced=True)
+        return await submission.future
+
+    def enqueue(self, submission: Submission, *, forced: bool = False) -> None:
+        """Puts a command at the end of the queue; its future tells what came of it.
+
+        forced: the sender is bounded by other means, and a refusal for a full queue would put its messages out of order.
+        """
         if self._closing:
             raise Refusal(
                 Reason.SERVER_DRAINING, "This replica is going down: reconnect and try again.", retry_after=0.2
             )
-        if len(self._queue) >= limits.LANE_REQUESTS or self._bytes + submission.size > limits.LANE_BYTES:
+        full = len(self._queue) >= limits.LANE_REQUESTS or self._bytes + submission.size > limits.LANE_BYTES
+        if full and not forced:
             raise Refusal(
                 Reason.QUOTA_EXCEEDED,
                 "Too many writes are waiting in this replica: try again shortly.",

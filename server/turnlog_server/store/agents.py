@@ -152,11 +152,12 @@ SELECT agent_deployment_id, workspace_id, revision_number, agent_id, agent_versi
  LIMIT %(limit)s::int8
 """
 
+# A sub-select and no join: a planner that takes a small table for an empty one would read it first, and whole.
 REVISION_PINS = """
 SELECT r.agent_deployment_id, r.revision_number, r.agent_id, r.agent_version_number, r.harness_profile_id,
-       r.sandbox_profile_id, r.runner_pool, s.max_duration_seconds
+       r.sandbox_profile_id, r.runner_pool,
+       (SELECT s.max_duration_seconds FROM sandbox_profiles s WHERE s.sandbox_profile_id = r.sandbox_profile_id)
   FROM deployment_revisions r
-  JOIN sandbox_profiles s ON s.sandbox_profile_id = r.sandbox_profile_id
  WHERE r.agent_deployment_id = %(deployment_id)s::text AND r.revision_number = %(revision_number)s::int8
    AND r.workspace_id = %(workspace_id)s::text
 """

@@ -58,6 +58,20 @@ SELECT h.head_seq, w.acl_epoch, p.seq, p.type, p.body
  WHERE h.session_id = %(id)s::text AND h.head_seq >= 0 AND s.workspace_id = %(ws)s::text
  ORDER BY p.seq"""
 
+# The event that started a turn, and the newest of the conversation, as many as fit.
+EVENT_CONVERSATION: LiteralString = """
+SELECT c.seq, c.body
+  FROM (SELECT t.seq, t.body, sum(length(t.body)) OVER (ORDER BY t.seq DESC) AS total
+          FROM (SELECT e.seq, e.body
+                  FROM events e
+                 WHERE e.session_id = %(id)s::text AND e.type = ANY(%(types)s::text[])
+                 ORDER BY e.seq DESC
+                 LIMIT %(count)s::int8) t) c
+ WHERE c.total <= %(bytes)s::int8
+ UNION ALL
+SELECT g.seq, g.body FROM events g WHERE g.session_id = %(id)s::text AND g.seq = %(trigger)s::int8
+ ORDER BY 1"""
+
 EVENT_AT: LiteralString = """
 SELECT w.ord - 1
   FROM unnest(%(ids)s::text[], %(seqs)s::int8[], %(bodies)s::bytea[]) WITH ORDINALITY AS w(session_id, seq, body, ord)
@@ -164,6 +178,21 @@ class Sessions:
         if not rows:
             return None
         return Page(rows[0][0], rows[0][1], [(row[2], row[3], row[4]) for row in rows if row[2] is not None])
+
+    async def conversation(
+        self, session_id: str, trigger_seq: int, *, types: Sequence[str], count: int, size: int, deadline: float
+    ) -> tuple[bytes, list[tuple[int, bytes]]]:
+        """The event at `trigger_seq`, and the newest events of these types, oldest first, within count and size."""
+        params = {
+            "id": session_id,
+            "trigger": trigger_seq,
+            "types": Texts(types),
+            "count": count,
+            "bytes": size,
+        }
+        rows = await self._db.read("event_conversation", EVENT_CONVERSATION, params, deadline=deadline)
+        trigger = next(row[1] for row in rows if row[0] == trigger_seq)
+        return trigger, [(row[0], row[1]) for row in rows if row[0] != trigger_seq]
 
     async def heads(self, session_ids: Sequence[str]) -> dict[str, int]:
         """The heads of these Sessions; one that was deleted is negative or absent."""

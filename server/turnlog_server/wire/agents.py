@@ -146,6 +146,7 @@ def _whole(value: Any) -> Any:
             return {key: _whole(inner) for key, inner in value.items()}
         case list():
             return [_whole(inner) for inner in value]
-        case float() if value.is_integer() and abs(value) <= _EXACT:
+        case float() if value.is_integer() and abs(value) <= _EXACT and str(value) != "-0.0":
             return int(value)
-    return value
+        case _:
+            return value

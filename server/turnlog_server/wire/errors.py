@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from google.protobuf import any_pb2, duration_pb2
+from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
 from turnlog_server.domain import limits
@@ -82,7 +83,9 @@ def status_of(refusal: Refusal) -> status_pb2.Status:
     """The status, with one ErrorInfo, BadRequest where fields are named, RetryInfo where waiting helps."""
     row = TABLE[refusal.reason]
     metadata = {key: cut(value, DESCRIPTION_BYTES) for key, value in refusal.metadata.items() if value}
-    details = [error_details_pb2.ErrorInfo(reason=refusal.reason.value, domain=DOMAIN, metadata=metadata)]
+    details: list[Message] = [
+        error_details_pb2.ErrorInfo(reason=refusal.reason.value, domain=DOMAIN, metadata=metadata)
+    ]
     status = status_pb2.Status(code=row.code, message=cut(refusal.message, limits.ERROR_MESSAGE_BYTES))
     if refusal.fields:
         bad = error_details_pb2.BadRequest()

@@ -1,5 +1,6 @@
 """Frames of a follow as bytes. A batch is joined from events that were serialised once, when they were committed."""
 
+from turnlog.v1 import event_pb2
 from turnlog.v1 import event_service_pb2 as pb
 
 from turnlog_server.domain.events import StatusChanged
@@ -66,3 +67,8 @@ class FollowFrames:
         """Nothing more will come."""
         end = pb.FollowEnd(reason=pb.FollowEnd.REASON_TERMINAL, seq=seq)
         return pb.FollowEventsResponse(end=end).SerializeToString()
+
+
+def parse_events(bodies: list[bytes]) -> list[event_pb2.Event]:
+    """Stored events as messages."""
+    return [event_pb2.Event.FromString(body) for body in bodies]

@@ -1,0 +1,405 @@
+"""The fleet: which Run goes to which runner, whose lease stands, and who is lost.
+
+A Run that becomes claimable here is offered at once to a runner of this replica that has credit; the poll finds those
+that became claimable elsewhere. An Offer is a reservation on the queue's row, outside the log; its Accept is a command.
+Leases belong to runners, not to Runs: one statement renews all of this replica's, and only for who was heard since.
+"""
+
+import asyncio
+import random
+from collections import defaultdict
+from typing import Protocol
+
+import structlog
+
+from turnlog_server.domain import fleet as said
+from turnlog_server.domain.commands import AttemptLost
+from turnlog_server.domain.refusals import Reason, Refusal, invalid
+from turnlog_server.domain.session import RunStatus
+from turnlog_server.service.background import Background
+from turnlog_server.service.clock import Clock
+from turnlog_server.service.context import CallContext
+from turnlog_server.service.epochs import Epochs
+from turnlog_server.service.hub import Hub
+from turnlog_server.service.lane import Committed, Lane
+from turnlog_server.service.link import Held, Link, RunnerFrames, token_hash
+from turnlog_server.service.offers import Offers
+from turnlog_server.service.submission import Submission
+from turnlog_server.store.errors import StoreFault
+from turnlog_server.store.queue import Place, Queue, Reserved
+from turnlog_server.store.runners import RunnerKey, Runners
+from turnlog_server.store.sessions import Sessions
+
+log = structlog.get_logger(__name__)
+
+DEFAULT_POOL = "default"
+MOST_AT_ONCE = 16
+ORPHANS_AT_ONCE = 200
+# Clocks of replicas may differ, and a renewal may be on its way.
+SLACK_SECONDS = 1.0
+
+
+class FleetObserver(Protocol):
+    """Hooks for metrics; they return at once."""
+
+    def runner_connected(self) -> None: ...
+    def runner_gone(self) -> None: ...
+    def offer(self, result: str) -> None: ...
+    def lease_lost(self) -> None: ...
+
+
+class Fleet:
+    """All runners that are connected here."""
+
+    def __init__(
+        self,
+        lane: Lane,
+        hub: Hub,
+        sessions: Sessions,
+        queue: Queue,
+        runners: Runners,
+        offers: Offers,
+        frames: RunnerFrames,
+        epochs: Epochs,
+        clock: Clock,
+        settings: said.Settings,
+        observer: FleetObserver,
+    ) -> None:
+        self._lane = lane
+        self._hub = hub
+        self._sessions = sessions
+        self._queue = queue
+        self._runners = runners
+        self._offers = offers
+        self._frames = frames
+        self._clock = clock
+        self._settings = settings
+        self._observer = observer
+        self._links: dict[tuple[str, str], Link] = {}
+        self._holders: dict[str, Link] = {}
+        self._places: defaultdict[Place, set[Link]] = defaultdict(set)
+        self._dirty: set[Place] = set()
+        self._wake = asyncio.Event()
+        self._tasks = Background()
+        self._draining = False
+        self._not_before = 0.0
+        epochs.listen(self._epoch_moved)
+
+    @property
+    def connected(self) -> int:
+        """Runners whose stream is here."""
+        return len(self._links)
+
+    def start(self) -> None:
+        """Begins to offer, to renew, and to look for who is lost."""
+        # After an outage of the server runners get a whole lease to come back.
+        self._not_before = asyncio.get_running_loop().time() + self._settings.lease_ttl
+        self._tasks.repeat("dispatch", self._dispatch, 0.0)
+        self._tasks.repeat("leases", self._leases, self._settings.poll)
+        self._tasks.repeat("orphans", self._orphans, self._settings.poll)
+
+    def drain(self) -> None:
+        """Offers nothing more; runners are told to go elsewhere and keep what they hold."""
+        self._draining = True
+        for link in self._links.values():
+            link.send(self._frames.drain(said.DrainReason.SERVER))
+
+    async def close(self) -> None:
+        """Stops."""
+        await self._tasks.close()
+
+    # -- streams
+
+    async def connect(self, ctx: CallContext, hello: said.Hello, held: tuple[said.HeldAttempt, ...]) -> Link:
+        """A runner said Hello. Raises Refusal for pools and profiles that it may not serve."""
+        pools = hello.pools or (DEFAULT_POOL,)
+        hello = said.Hello(
+            hello.runner_id, hello.instance_id, hello.display_name, hello.version, pools, hello.harness_profiles
+        )
+        for index, pool in enumerate(pools):
+            if pool not in ctx.caller.runner_pools:
+                raise Refusal(
+                    Reason.RUNNER_INELIGIBLE,
+                    f"hello.pools[{index}]: your key does not open the pool {pool[:64]!r}.",
+                    {"pool": pool[:64]},
+                )
+        workspace_id = ctx.caller.workspace_id
+        profiles = await self._offers.profiles(workspace_id, hello.harness_profiles)
+        for index, name in enumerate(hello.harness_profiles):
+            if name not in profiles:
+                raise Refusal(
+                    Reason.RUNNER_INELIGIBLE,
+                    f"hello.harness_profiles[{index}]: there is no harness profile {name[:64]!r} in your workspace.",
+                    {"harness_profile": name[:64]},
+                )
+        epoch, drained = await self._runners.hello(workspace_id, hello, list(profiles.values()))
+        link = Link(ctx, hello, profiles, epoch, self._lane, self._frames, self._clock.now)
+        earlier = self._links.get((workspace_id, hello.runner_id))
+        if earlier is not None:
+            earlier.fail(Refusal(Reason.SERVER_DRAINING, "The runner has another stream now.", retry_after=1.0))
+            self._forget(earlier)
+        self._links[workspace_id, hello.runner_id] = link
+        self._observer.runner_connected()
+        for pool in pools:
+            for profile_id in profiles.values():
+                self._places[Place(workspace_id, pool, profile_id)].add(link)
+        # What an earlier instance of the runner held is lost now: its process is gone.
+        for lost in await self._queue.held(workspace_id, hello.runner_id, epoch):
+            self._lose(lost, "The runner was started anew.")
+        states = await self._still_held(link, held)
+        link.send(self._frames.welcome(self._settings, states))
+        for attempt in link.held.values():
+            await self._look(link, attempt)
+        if drained:
+            self._drain_runner(link)
+        if self._draining:
+            link.send(self._frames.drain(said.DrainReason.SERVER))
+        return link
+
+    async def disconnect(self, link: Link) -> None:
+        """The stream ended: not a goodbye, the lease goes on. Offers go to others at once."""
+        self._forget(link)
+        self._observer.runner_gone()
+        for session_id, run_id in list(link.offers):
+            offer = link.take_offer(session_id, run_id)
+            if offer is not None:
+                self._tasks.once("unreserve", self._give_back(link, offer))
+        await link.close()
+
+    def handle(self, link: Link, message: said.FromRunner) -> None:
+        """One message. Never waits."""
+        link.heard = True
+        match message:
+            case said.Ready(credits):
+                link.credits = credits
+                self._dirty.update(self._places_of(link))
+                self._wake.set()
+            case said.Accept(held):
+                offered = link.offers.get((held.session_id, held.run_id))
+                self._observer.offer("accepted" if offered is not None else "late")
+                link.accept(held, self._offers.tools(offered.offer) if offered is not None else frozenset())
+                self._holders[held.session_id] = link
+            case said.Decline(session_id, run_id, reason):
+                offer = link.take_offer(session_id, run_id)
+                if offer is not None:
+                    self._observer.offer("declined")
+                    log.info("a runner declined a run", run=run_id, runner=link.hello.runner_id, reason=reason)
+                    self._tasks.once("unreserve", self._give_back(link, offer))
+            case said.PreviewText(session_id, run_id, attempt_no, text):
+                held = link.held.get((session_id, run_id))
+                if held is not None and held.attempt_no == attempt_no:
+                    self._hub.preview(session_id, run_id, attempt_no, text)
+            case said.HarnessStarted() | said.Reports() | said.Settled() | said.Abandoned():
+                link.report(message)
+            case said.Goodbye():
+                link.left = True
+                self._tasks.once("goodbye", self._goodbye(link))
+            case said.Heartbeat():
+                pass
+
+    # -- what others commit
+
+    def committed(self, commits: list[Committed]) -> None:
+        """This replica committed: claimable Runs are offered at once, held ones looked at."""
+        for commit in commits:
+            run = commit.state.active
+            if run is not None and run.status is RunStatus.READY:
+                pins = commit.facts.pins
+                place = Place(commit.facts.workspace_id, pins.runner_pool, pins.harness_profile_id)
+                if self._places.get(place):
+                    self._dirty.add(place)
+                    self._wake.set()
+            link = self._holders.get(commit.facts.session_id)
+            if link is None:
+                continue
+            for held in [held for held in link.held.values() if held.session_id == commit.facts.session_id]:
+                held.head = commit.state.head_seq
+                link.look(held, None if commit.deleted else commit.state)
+            if not any(held.session_id == commit.facts.session_id for held in link.held.values()):
+                if run is None or run.live is None:
+                    self._holders.pop(commit.facts.session_id, None)
+
+    def claimable(self, place: Place) -> None:
+        """A hint: another replica made a Run claimable."""
+        if self._places.get(place):
+            self._dirty.add(place)
+            self._wake.set()
+
+    def hint(self, session_id: str, head: int) -> None:
+        """A hint: another replica committed to this Session."""
+        link = self._holders.get(session_id)
+        if link is not None and not link.failure.done():
+            for held in list(link.held.values()):
+                if held.session_id == session_id and held.head != head:
+                    self._tasks.once("look", self._look(link, held))
+
+    async def poll(self) -> None:
+        """The safety poll: did anybody else write to a Session whose attempt is held here?"""
+        held = {h.session_id: h for link in self._links.values() for h in link.held.values()}
+        if held:
+            for session_id, head in (await self._sessions.heads(list(held))).items():
+                self.hint(session_id, head)
+        self._dirty.update(place for place, links in self._places.items() if any(link.free for link in links))
+        self._wake.set()
+
+    async def _look(self, link: Link, held: Held) -> None:
+        found = await self._sessions.get(link.workspace_id, held.session_id, asyncio.get_running_loop().time() + 10)
+        state = found[0][1] if found is not None else None
+        if state is not None:
+            held.head = state.head_seq
+        if link.held.get((held.session_id, held.run_id)) is held:
+            link.look(held, state)
+
+    async def look(self) -> tuple[int, float]:
+        """Runs that wait where runners of this replica serve, and the age of the oldest in seconds."""
+        seen = [await self._queue.look(place) for place in list(self._places)]
+        return sum(count for count, _ in seen), max((age for _, age in seen), default=0.0)
+
+    # -- offers
+
+    async def _dispatch(self) -> None:
+        await self._wake.wait()
+        self._wake.clear()
+        dirty, self._dirty = self._dirty, set()
+        if self._draining:
+            return
+        for place in dirty:
+            await self._fill(place)
+
+    async def _fill(self, place: Place) -> None:
+        shards = list(range(self._queue.shards))
+        random.shuffle(shards)
+        for shard in shards:
+            while links := [link for link in self._places.get(place, ()) if link.free]:
+                link = max(links, key=lambda link: (link.free, random.random()))
+                count = min(link.free, MOST_AT_ONCE)
+                reserved = await self._queue.reserve(place, shard, link.hello.runner_id, count)
+                await asyncio.gather(*(self._make_offer(link, place, run) for run in reserved))
+                if len(reserved) < count:
+                    break
+            else:
+                return
+
+    async def _make_offer(self, link: Link, place: Place, reserved: Reserved) -> None:
+        offer = None
+        try:
+            if link.free:
+                name = next(name for name, profile in link.profiles.items() if profile == place.profile)
+                offer = await self._offers.build(place.workspace_id, reserved, name)
+        except (Refusal, StoreFault):
+            log.warning("an offer could not be made", run=reserved.run_id)
+        if offer is None or not link.free:
+            await self._queue.unreserve(reserved.session_id, reserved.run_id, link.hello.runner_id)
+            return
+        self._observer.offer("made")
+        link.offer(offer, self._settings.offer, self._expired)
+
+    def _expired(self, link: Link, offer: said.Offer) -> None:
+        self._observer.offer("expired")
+        log.info("an offer ran out", run=offer.run_id, runner=link.hello.runner_id)
+        self._tasks.once("unreserve", self._give_back(link, offer))
+
+    async def _give_back(self, link: Link, offer: said.Offer) -> None:
+        await self._queue.unreserve(offer.session_id, offer.run_id, link.hello.runner_id)
+        pins = offer.pins
+        self.claimable(Place(link.workspace_id, pins.runner_pool, pins.harness_profile_id))
+
+    # -- leases
+
+    async def _leases(self) -> None:
+        heard = [link for link in self._links.values() if link.heard and not link.failure.done()]
+        if not heard:
+            return
+        for link in heard:
+            link.heard = False
+        keys = [RunnerKey(link.workspace_id, link.hello.runner_id, link.epoch) for link in heard]
+        try:
+            renewed = await self._runners.renew(keys)
+        except BaseException:
+            for link in heard:
+                link.heard = True
+            raise
+        for link in heard:
+            drained = renewed.get((link.workspace_id, link.hello.runner_id))
+            if drained is None:
+                link.fail(
+                    Refusal(Reason.LEASE_LOST, "The runner's lease was lost: say Hello again with what you hold.")
+                )
+            elif drained:
+                self._drain_runner(link)
+
+    async def _orphans(self) -> None:
+        if asyncio.get_running_loop().time() < self._not_before:
+            return
+        for runner in await self._runners.lose(SLACK_SECONDS):
+            self._observer.lease_lost()
+            log.warning("a runner is lost", runner=runner.runner_id)
+        # Listed again at every sweep: an Accept that knew the old epoch may commit after the runner was declared lost.
+        for lost in await self._queue.orphans(ORPHANS_AT_ONCE):
+            self._lose(lost, "The runner was not heard of for the length of its lease.")
+
+    def _lose(self, lost: Reserved, reason: str) -> None:
+        command = AttemptLost(lost.run_id, lost.attempt_no, reason)
+        future = asyncio.get_running_loop().create_future()
+        self._tasks.once("lose", self._lane.internal(Submission(lost.session_id, command, 256, future)))
+
+    async def _goodbye(self, link: Link) -> None:
+        key = RunnerKey(link.workspace_id, link.hello.runner_id, link.epoch)
+        await self._runners.leave(key)
+        for lost in await self._queue.held(link.workspace_id, link.hello.runner_id, link.epoch + 1):
+            self._lose(lost, "The runner said goodbye.")
+
+    def _drain_runner(self, link: Link) -> None:
+        if not link.draining:
+            link.draining = True
+            link.send(self._frames.drain(said.DrainReason.RUNNER))
+
+    # -- books
+
+    async def _still_held(self, link: Link, claimed: tuple[said.HeldAttempt, ...]) -> list[said.HeldState]:
+        """Of what a runner says it holds, what is still its own."""
+        states: list[said.HeldState] = []
+        deadline = asyncio.get_running_loop().time() + 10
+        for attempt in claimed:
+            found = await self._sessions.get(link.workspace_id, attempt.session_id, deadline)
+            run = found[0][1].active if found is not None else None
+            live = run.live if run is not None and run.run_id == attempt.run_id else None
+            if found is None or run is None or live is None or live.attempt_no != attempt.attempt_no:
+                continue
+            if live.token_hash != token_hash(attempt.token) or live.runner_epoch != link.epoch:
+                continue
+            tools = await self._offers.tools_of(link.workspace_id, found[0][0].pins)
+            key = (attempt.session_id, attempt.run_id)
+            link.held[key] = Held(*key, attempt.attempt_no, tools, run.stop_as)
+            self._holders[attempt.session_id] = link
+            states.append(said.HeldState(*key, attempt.attempt_no, live.last_message_no, run.stop_as))
+        return states
+
+    def _places_of(self, link: Link) -> list[Place]:
+        return [place for place, links in self._places.items() if link in links]
+
+    def _forget(self, link: Link) -> None:
+        key = (link.workspace_id, link.hello.runner_id)
+        if self._links.get(key) is link:
+            del self._links[key]
+        for place in self._places_of(link):
+            self._places[place].discard(link)
+            if not self._places[place]:
+                del self._places[place]
+        for session_id in [session_id for session_id, holder in self._holders.items() if holder is link]:
+            del self._holders[session_id]
+
+    def _epoch_moved(self, workspace_id: str, epoch: int) -> None:
+        del epoch
+        for link in self._links.values():
+            if link.workspace_id == workspace_id:
+                self._tasks.once("judge", self._judge(link))
+
+    async def _judge(self, link: Link) -> None:
+        try:
+            caller = await link.ctx.judge(link.ctx.caller)
+        except Refusal as refusal:
+            link.fail(refusal)
+            return
+        if not set(link.hello.pools) <= set(caller.runner_pools):
+            link.fail(invalid("hello.pools", "names a pool that the key no longer opens"))

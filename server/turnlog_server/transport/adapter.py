@@ -1,0 +1,273 @@
+"""From the socket to a use case and back, once for every RPC of the contract.
+
+Requests arrive as bytes and are parsed here, so that what cannot be parsed is a refusal like any other. Each call is
+authenticated, checked against the contract's rules, given a deadline and, where it changes something, a fingerprint;
+then the servicer's method of the RPC's name is called. What it raises becomes a status by the one error table.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn, Protocol, cast
+
+import grpc
+import structlog
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+from structlog.contextvars import bound_contextvars
+
+from turnlog_server.domain import limits
+from turnlog_server.domain.access import Caller, require
+from turnlog_server.domain.refusals import Reason, Refusal
+from turnlog_server.service.context import CallContext
+from turnlog_server.service.credentials import Authenticator
+from turnlog_server.service.epochs import Epochs
+from turnlog_server.wire.errors import status_of
+from turnlog_server.wire.requests import fingerprint, parse
+
+log = structlog.get_logger(__name__)
+
+API_VERSIONS: Final = ("2026-11-01",)
+VERSION_KEY: Final = "turnlog-api-version"
+DETAILS_KEY: Final = "grpc-status-details-bin"
+CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
+# What is left for the answer to travel back before the caller's own deadline strikes.
+MARGIN_SECONDS: Final = 0.0
+
+Context = grpc.aio.ServicerContext[bytes, bytes]
+
+
+class CallObserver(Protocol):
+    """Hooks for metrics; they return at once."""
+
+    def request(self, method: str, code: str, seconds: float | None = None) -> None: ...
+    def stream_opened(self, method: str) -> None: ...
+    def stream_closed(self, method: str) -> None: ...
+    def auth_refused(self, reason: str) -> None: ...
+    def admitted(self, method: str, seconds: float) -> None: ...
+    def follower_stalled(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One RPC. `key` is `package.Service/Method`, as in the permission table."""
+
+    key: str
+    name: str
+    request: type[Message]
+    mutates: bool
+
+    @classmethod
+    def of(cls, descriptor: MethodDescriptor) -> "Method":
+        """The RPC of a descriptor."""
+        service = cast(ServiceDescriptor, descriptor.containing_service)
+        fields = descriptor.input_type.fields_by_name
+        # GetRequest names a request of before; it is none itself.
+        mutates = "request_id" in fields and not descriptor.name.startswith("Get")
+        return cls(
+            f"{service.full_name}/{descriptor.name}", descriptor.name, GetMessageClass(descriptor.input_type), mutates
+        )
+
+
+class Stream:
+    """A bidirectional stream: raw messages in, raw messages out."""
+
+    def __init__(self, method: Method, requests: AsyncIterator[bytes], context: Context) -> None:
+        self._method = method
+        self._requests = requests
+        self._context = context
+        self.peer = context.peer()
+
+    async def read(self) -> Message | None:
+        """The next message; None when the other side has closed. Raises Refusal for one that is not valid."""
+        raw = await anext(self._requests, None)
+        return None if raw is None else parse(self._method.request, raw)
+
+    async def write(self, raw: bytes) -> None:
+        """Sends one message."""
+        await self._context.write(raw)
+
+
+class Adapter:
+    """Makes gRPC handlers of servicers."""
+
+    def __init__(self, authenticator: Authenticator, epochs: Epochs, observer: CallObserver) -> None:
+        self._authenticator = authenticator
+        self._epochs = epochs
+        self._observer = observer
+        self._draining = False
+
+    def drain(self) -> None:
+        """New calls are refused as SERVER_DRAINING; those under way go on."""
+        self._draining = True
+
+    def handlers(
+        self, services: Mapping[ServiceDescriptor, object]
+    ) -> Iterable[tuple[str, dict[str, grpc.RpcMethodHandler]]]:
+        """For each service its name and its handlers by RPC. A servicer that lacks a method is a mistake of ours."""
+        for service, servicer in services.items():
+            yield (
+                service.full_name,
+                {
+                    descriptor.name: self._handler(descriptor, getattr(servicer, descriptor.name))
+                    for descriptor in service.methods
+                },
+            )
+
+    def _handler(self, descriptor: MethodDescriptor, call: Callable[..., Any]) -> grpc.RpcMethodHandler:
+        method = Method.of(descriptor)
+        if descriptor.client_streaming:
+            return grpc.stream_stream_rpc_method_handler(self._bidirectional(method, call))
+        if descriptor.server_streaming:
+            return grpc.unary_stream_rpc_method_handler(self._streaming(method, call))
+        return grpc.unary_unary_rpc_method_handler(self._unary(method, call))
+
+    def _unary(
+        self, method: Method, call: Callable[[CallContext, Any], Awaitable[Message]]
+    ) -> Callable[[bytes, Context], Awaitable[bytes]]:
+        async def handle(raw: bytes, context: Context) -> bytes:
+            started = time.perf_counter()
+            try:
+                deadline = self._deadline(context)
+                ctx = await self._open(method, context, deadline)
+                request = parse(method.request, raw)
+                if method.mutates:
+                    ctx = _with_request(ctx, request)
+                response = await call(ctx, request)
+                answer = response.SerializeToString()
+            except Exception as exc:
+                await self._fail(method, context, exc, time.perf_counter() - started)
+            seconds = time.perf_counter() - started
+            self._observer.request(method.name, "OK", seconds)
+            if method.mutates:
+                self._observer.admitted(method.name, seconds)
+            return answer
+
+        return handle
+
+    def _streaming(
+        self, method: Method, call: Callable[[CallContext, Any], AsyncIterator[bytes]]
+    ) -> Callable[[bytes, Context], Awaitable[None]]:
+        async def handle(raw: bytes, context: Context) -> None:
+            self._observer.stream_opened(method.name)
+            try:
+                ctx = await self._open(method, context, self._deadline(context))
+                frames = call(ctx, parse(method.request, raw))
+                try:
+                    async for frame in frames:
+                        await self._send(context, frame)
+                finally:
+                    await frames.aclose()  # type: ignore[attr-defined]
+            except Exception as exc:
+                await self._fail(method, context, exc, None)
+            finally:
+                self._observer.stream_closed(method.name)
+            self._observer.request(method.name, "OK")
+
+        return handle
+
+    def _bidirectional(
+        self, method: Method, call: Callable[[CallContext, Stream], Awaitable[None]]
+    ) -> Callable[[AsyncIterator[bytes], Context], Awaitable[None]]:
+        async def handle(requests: AsyncIterator[bytes], context: Context) -> None:
+            self._observer.stream_opened(method.name)
+            try:
+                ctx = await self._open(method, context, self._deadline(context))
+                await call(ctx, Stream(method, requests, context))
+            except Exception as exc:
+                await self._fail(method, context, exc, None)
+            finally:
+                self._observer.stream_closed(method.name)
+            self._observer.request(method.name, "OK")
+
+        return handle
+
+    async def _send(self, context: Context, frame: bytes) -> None:
+        try:
+            async with asyncio.timeout(limits.FOLLOWER_STALL_SECONDS):
+                await context.write(frame)
+        except TimeoutError:
+            self._observer.follower_stalled()
+            raise Refusal(
+                Reason.FOLLOWER_STALLED,
+                f"Nothing was taken for {limits.FOLLOWER_STALL_SECONDS} seconds: follow again from your last seq.",
+                retry_after=1.0,
+            ) from None
+
+    def _deadline(self, context: Context) -> float:
+        """In the time of the event loop. A unary call without one gets ours."""
+        remaining = context.time_remaining()
+        longest = float(limits.UNARY_DEADLINE_SECONDS)
+        return asyncio.get_running_loop().time() + (longest if remaining is None else max(0.0, remaining))
+
+    async def _open(self, method: Method, context: Context, deadline: float) -> CallContext:
+        """Who calls, and whether that may be done at all."""
+        if self._draining:
+            raise Refusal(
+                Reason.SERVER_DRAINING, "This replica is going down: reconnect and try again.", retry_after=0.2
+            )
+        bearer, version = "", ""
+        for key, value in context.invocation_metadata() or ():
+            if key == "authorization":
+                bearer = cast(str, value)
+            elif key == VERSION_KEY:
+                version = cast(str, value)
+        if version and version not in API_VERSIONS:
+            raise Refusal(
+                Reason.API_VERSION_UNSUPPORTED,
+                f"The API version {version[:32]!r} is not served: use {API_VERSIONS[-1]}, or name none.",
+                {"supported": ",".join(API_VERSIONS)},
+            )
+        scheme, _, token = bearer.partition(" ")
+        if scheme.lower() != "bearer" or not token:
+            raise Refusal(
+                Reason.CREDENTIAL_INVALID, "Send the metadata `authorization: Bearer tlk_…` with a key of yours."
+            )
+        caller = await self._authenticator.authenticate(token.strip(), deadline=deadline)
+        require(caller, method.key)
+
+        async def judge(stale: Caller) -> Caller:
+            judged = await self._authenticator.judge(stale)
+            self._epochs.note(judged.workspace_id, judged.epoch)
+            require(judged, method.key)
+            return judged
+
+        return CallContext(os.urandom(8).hex(), method.key, caller, deadline, judge=judge)
+
+    async def _fail(self, method: Method, context: Context, exc: Exception, seconds: float | None) -> NoReturn:
+        """Ends the call with the status of what was raised. An abort that is under way passes."""
+        if isinstance(exc, grpc.aio.AbortError):
+            raise exc
+        if isinstance(exc, Refusal):
+            refusal = exc
+        else:
+            call_id = os.urandom(8).hex()
+            with bound_contextvars(method=method.key, call_id=call_id):
+                log.exception("a call failed")
+            refusal = Refusal(
+                Reason.INTERNAL,
+                f"The server made a mistake; tell its operator the id {call_id}.",
+                {"request_id": call_id},
+            )
+        status = status_of(refusal)
+        code = CODES[status.code]
+        if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
+            self._observer.auth_refused(refusal.reason.value)
+        self._observer.request(method.name, code.name, seconds)
+        context.set_trailing_metadata(((DETAILS_KEY, status.SerializeToString()),))
+        await context.abort(code, status.message)
+
+
+def _with_request(ctx: CallContext, request: Message) -> CallContext:
+    return CallContext(
+        ctx.call_id,
+        ctx.method,
+        ctx.caller,
+        ctx.deadline,
+        request.request_id,  # type: ignore[attr-defined]
+        fingerprint(request),
+        ctx.judge,
+    )
