@@ -20,6 +20,7 @@ class LiveServer:
 
     address: str
     folder: Path
+    process: asyncio.subprocess.Process
 
     @property
     def profile(self) -> Path:
@@ -29,7 +30,7 @@ class LiveServer:
 
 @asynccontextmanager
 async def live_server(folder: Path, *arguments: str, listen: str = "127.0.0.1:0") -> AsyncIterator[LiveServer]:
-    """Runs it in `folder` until the block ends; SIGTERM then drains it."""
+    """Runs it in `folder` until the block ends; SIGTERM then drains it, unless the test killed it."""
     program = str(Path(sys.executable).parent / "turnlog-server")
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TURNLOG_")}
     with (folder / "server.log").open("ab") as log:
@@ -38,7 +39,7 @@ async def live_server(folder: Path, *arguments: str, listen: str = "127.0.0.1:0"
             cwd=folder, env=environment, stdout=asyncio.subprocess.PIPE, stderr=log,
         )  # fmt: skip
         try:
-            yield LiveServer(await _ready(process, folder), folder)
+            yield LiveServer(await _ready(process, folder), folder, process)
         finally:
             if process.returncode is None:
                 process.send_signal(signal.SIGTERM)

@@ -83,7 +83,7 @@ def test_a_turn_reads_as_it_should() -> None:
     assert screen.text.splitlines() == [
         "sess_1  run_1  pending → provisioning → running",
         '  ⚙ search "ambiguous commit"   12 hits in 0.1 s',
-        "  ⚙ read line=41 path=retry.py   one (+1 lines) in 0.0 s (cut)",
+        "  ⚙ read line=41 path=retry.py   one (+1 lines) (cut)",
         "  It is decided in retry.py:52.",
         "idle · 1 attempt · 1.4 s · seq 14",
     ]

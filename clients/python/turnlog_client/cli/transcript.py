@@ -121,7 +121,8 @@ class Transcript:
         summary = _summary(event.text) or (
             f"{len(payload.data)} bytes {payload.media_type}" if payload.data else "done"
         )
-        told = f"{summary} in {(event.create_time - since).total_seconds():.1f} s"
+        seconds = (event.create_time - since).total_seconds()
+        told = f"{summary} in {seconds:.1f} s" if seconds >= 0.1 else summary
         if payload.truncated:
             told += " (cut)"
         style = "red" if payload.is_error else "dim"
