@@ -1,12 +1,14 @@
 """check-harness: what it says of good and of bad harnesses. And the echo harness."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 from harness_support import LIBRARY, RAW, READY, python, start
 from turnlog_client.runner import check_harness as module
 from turnlog_client.runner.check_harness import Report, check_harness
+from turnlog_client.runner.command import resolve_command
 from turnlog_client.runner.echo import EchoHarness
 from turnlog_client.runner.outputs import HarnessEvent, HarnessRun, Preview, Ready, Settle
 
@@ -93,6 +95,25 @@ async def test_a_reader_with_a_short_line_limit_is_told() -> None:
     report = await checked(RAW, code)
     assert list(failed(report)) == ["large message"]
     assert "16 MiB" in failed(report)["large message"]
+
+
+def test_paths_of_a_command_are_those_of_the_folder_where_it_was_typed(tmp_path: Path) -> None:
+    (tmp_path / "harness.py").touch()
+    (tmp_path / "agents" / "one").mkdir(parents=True)
+    (tmp_path / "test").mkdir()
+    typed = ["python", "harness.py", "agents/one", "test", "no/such", "--tree", ".", "--config=harness.py", "-c", "a.b"]
+    assert resolve_command(typed, tmp_path) == [
+        "python",
+        f"{tmp_path}/harness.py",
+        f"{tmp_path}/agents/one",
+        "test",
+        "no/such",
+        "--tree",
+        str(tmp_path),
+        f"--config={tmp_path}/harness.py",
+        "-c",
+        "a.b",
+    ]
 
 
 async def test_an_unknown_command_is_an_error() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from turnlog_client.harness import limits
+from turnlog_client.runner.command import resolve_command
 from turnlog_client.runner.harness_process import HarnessProcess
 from turnlog_client.runner.outputs import Exited, HarnessEvent, Output, Preview, ProtocolError, Ready, Settle
 from turnlog_client.runner.proctree import harness_environment
@@ -99,13 +100,14 @@ async def check_harness(
     turn_seconds: float = 120.0,
     env: Mapping[str, str] | None = None,
 ) -> Report:
-    """Runs every check against the command `argv`, one process each.
+    """Runs every check against the command `argv`, one process each. Paths in it are relative to the current folder.
 
     on_line: called with one line of text for each check as it ends, and with what to mend below a failed one.
     tools: names of the tools that the harness is told it may call. message: what the harness is asked.
     turn_seconds: how long a turn may take. env: the harness's environment, by default this one without Turnlog's own.
     Raises FileNotFoundError or PermissionError when the command cannot be started.
     """
+    argv = resolve_command(argv, Path.cwd())
     checker = _Checker(argv, tools, message, turn_seconds, harness_environment() if env is None else env)
     checks: list[Check] = []
     for name, conversation in checker.conversations():

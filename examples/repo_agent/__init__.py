@@ -1,0 +1,1 @@
+"""An agent without a model: it answers questions about a source tree by searching and reading it."""

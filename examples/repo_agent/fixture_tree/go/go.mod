@@ -1,0 +1,3 @@
+module example.org/jobq
+
+go 1.22
