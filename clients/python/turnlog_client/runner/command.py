@@ -21,6 +21,7 @@ def _resolved(argument: str, folder: Path) -> str:
     looks_like_path = argument in {".", ".."} or os.sep in argument or "." in argument
     if not looks_like_path or os.path.isabs(argument):
         return argument
-    path = folder / argument
-    exists = path.is_file() or (path.exists() and (os.sep in argument or argument in {".", ".."}))
-    return os.path.normpath(path.absolute()) if exists else argument
+    # `os.path` and not `Path`: an argument may be a whole program, which is too long a name to ask about.
+    path = os.path.abspath(os.path.join(folder, argument))
+    exists = os.path.isfile(path) or (os.path.exists(path) and (os.sep in argument or argument in {".", ".."}))
+    return path if exists else argument
