@@ -106,6 +106,26 @@ async def test_told_twice_it_gives_back_at_once(fleet: ScriptedFleet, tmp_path: 
         assert await running.exit_code() == 0
 
 
+async def test_what_is_not_an_attempt_yet_is_given_back_once_it_is(
+    fleet: ScriptedFleet, tmp_path: Path, harnesses: Harnesses
+) -> None:
+    async with running_runner(fleet.address, tmp_path, launch=harnesses.launch) as running:
+        stream = await fleet.stream()
+        await stream.welcome()
+        offer = make_offer()
+        await stream.granted_some()
+        await stream.say(offer=offer)
+        await stream.take("accept")
+        running.runner.stop()
+        await stream.granted(0)
+        await stream.accepted(offer)
+        abandon = await stream.take("abandon")
+        await stream.ack(offer, abandon.lease.message_no)
+        await stream.take("goodbye")
+        assert await running.exit_code() == 0
+        assert harnesses.launched == []
+
+
 async def test_without_a_server_it_goes_all_the_same(
     fleet: ScriptedFleet, tmp_path: Path, harnesses: Harnesses
 ) -> None:

@@ -2,10 +2,14 @@
 
 import asyncio
 import logging
+import os
+import socket
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import grpc
+import psutil
 import pytest
 from support.http2_proxy import Http2Connection, Http2Proxy, http2_proxy
 from support.scripted_fleet import Conversation, ScriptedFleet, lease_of, make_offer, scripted_fleet
@@ -293,6 +297,54 @@ async def test_a_refused_key_is_read_again(
     )
 
 
+@pytest.mark.case(54)
+async def test_a_message_that_ends_every_stream_costs_its_own_run_only(
+    fleet: ScriptedFleet, tmp_path: Path, harnesses: Harnesses
+) -> None:
+    async with running_runner(fleet.address, tmp_path, launch=harnesses.launch):
+        stream = await fleet.stream()
+        await stream.welcome()
+        bad, good = make_offer(1), make_offer(2)
+        harness_bad = await begun(stream, bad, harnesses)
+        harness_good = await begun(stream, good, harnesses)
+        harness_good.say(message("good"))
+        await stream.take("append")
+        harness_bad.say(message("poison"))
+        await stream.take("append")
+        stream.end(grpc.StatusCode.INVALID_ARGUMENT, "append.events[0] is not valid")
+        careful = await fleet.stream()
+        await careful.welcome(state_of(bad, 1), state_of(good, 1))
+        applied = 1
+        while (append := await careful.take("append")).events[0].agent_message.parts[0].text != "poison":
+            applied = append.lease.message_no
+            await careful.ack(good, applied)
+        careful.end(grpc.StatusCode.INVALID_ARGUMENT, "append.events[0] is not valid")
+        again = await fleet.stream()
+        await again.welcome(state_of(bad, 1), state_of(good, applied))
+        await asyncio.wait_for(harness_bad.killed.wait(), 10)
+        harness_good.say(Settle("succeeded"))
+        ends = {}
+        while len(ends) < 2:
+            request = await again.next()
+            lease = lease_of(request)
+            await again.ack(good if AttemptKey.of(lease) == AttemptKey.of(good) else bad, lease.message_no)
+            if request.WhichOneof("message") == "settle":
+                ends[lease.run_id] = request.settle
+        assert ends[good.run_id].outcome == pb.Settle.OUTCOME_SUCCEEDED
+        assert ends[bad.run_id].error.code == "runner.message_refused"
+        assert "append.events[0] is not valid" in ends[bad.run_id].error.message
+        assert ends[bad.run_id].lease.message_no == 2
+
+
+async def test_a_lost_lease_is_no_refusal(fleet: ScriptedFleet, tmp_path: Path) -> None:
+    timing = Timing(backoff_first=0.02, backoff_most=0.1, refused_first=3600)
+    async with running_runner(fleet.address, tmp_path, timing=timing):
+        stream = await fleet.stream()
+        await stream.welcome()
+        stream.end(grpc.StatusCode.FAILED_PRECONDITION, "The runner's lease was lost: say Hello again.")
+        await (await fleet.stream()).welcome()
+
+
 async def test_a_refused_runner_ends_only_if_told_so(fleet: ScriptedFleet, tmp_path: Path) -> None:
     async with running_runner(fleet.address, tmp_path, exit_when_refused=True) as running:
         (await fleet.stream()).end(grpc.StatusCode.UNAVAILABLE)
@@ -338,7 +390,7 @@ async def test_a_quiet_run_keeps_its_lease_by_heartbeats(
     fleet: ScriptedFleet, tmp_path: Path, harnesses: Harnesses
 ) -> None:
     clock = Clock()
-    timing = Timing(tick=0.01, keepalive=5, keepalive_timeout=3)
+    timing = Timing(tick=0.01, keepalive_timeout=8)
     async with running_runner(fleet.address, tmp_path, launch=harnesses.launch, clock=clock, timing=timing):
         stream = await fleet.stream()
         await stream.welcome(ttl=30, heartbeat=0.05)
@@ -370,6 +422,19 @@ async def test_a_half_open_connection_is_noticed(
         await (await fleet.stream()).welcome()
 
 
+@pytest.mark.case(4)
+@pytest.mark.skipif(sys.platform != "linux", reason="TCP_USER_TIMEOUT is Linux's")
+async def test_tcp_gives_up_a_peer_that_acknowledges_nothing(fleet: ScriptedFleet, tmp_path: Path) -> None:
+    async with running_runner(fleet.address, tmp_path, timing=Timing(keepalive_timeout=4.0)):
+        await (await fleet.stream()).welcome()
+        timeouts = []
+        for connection in psutil.Process().net_connections("tcp"):
+            if connection.raddr and connection.raddr.port == fleet.port:
+                with socket.socket(fileno=os.dup(connection.fd)) as tcp:
+                    timeouts.append(tcp.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT))
+        assert timeouts == [4000]
+
+
 async def test_a_server_that_says_nothing_is_left(fleet: ScriptedFleet, tmp_path: Path) -> None:
     timing = Timing(backoff_first=0.02, backoff_most=0.1, connect=0.2)
     async with running_runner(fleet.address, tmp_path, timing=timing):
@@ -397,9 +462,9 @@ async def test_neither_key_nor_token_is_logged(
     assert repr(offer.lease_token)[2:-1] not in logged
 
 
-def waits(*ends: End) -> list[float]:
+def waits(*ends: End, holding: bool = False) -> list[float]:
     """What the runner waits after each of these ends, one after the other."""
-    backoff = _Backoff(Timing())
+    backoff = _Backoff(Timing(), lambda: holding)
     state = RetryCallState(AsyncRetrying(), None, (), {})
     seconds = []
     for end in ends:
@@ -418,11 +483,13 @@ def test_waits_grow_and_are_random() -> None:
         assert many[3] <= 4
         assert max(many) <= 20
     assert len(set(waits(*[cut] * 40))) > 30
+    # Runs that are held cannot wait for long: their lease goes on.
+    assert max(waits(*[cut] * 40, holding=True)) <= 1
 
 
 def test_a_good_connection_resets_the_waits() -> None:
     cut = End(Cause.SERVER, grpc.StatusCode.UNAVAILABLE)
-    held = End(Cause.SERVER, grpc.StatusCode.UNAVAILABLE, lived=60)
+    held = End(Cause.SERVER, grpc.StatusCode.UNAVAILABLE, welcomed=True, lived=60)
     for _ in range(50):
         assert waits(*[cut] * 10, held)[-1] <= 0.5
 

@@ -71,6 +71,7 @@ class Attempt:
         self._lost = False
         self._stop_as: run_pb2.RunStatus | None = None
         self._given_up = ""
+        self._condemned = ""
         self._ends_refused = False
         self._telling: asyncio.Task[None] | None = None
         self._helpers: set[asyncio.Task[None]] = set()
@@ -86,6 +87,11 @@ class Attempt:
     def ended(self) -> bool:
         """Its end has been said, or is not to be said any more."""
         return self._lost or self.queue.ended
+
+    @property
+    def condemned(self) -> bool:
+        """A message of it ends every stream."""
+        return bool(self._condemned)
 
     def held(self) -> pb.HeldAttempt:
         """It, as Hello announces it."""
@@ -125,7 +131,20 @@ class Attempt:
             return
         self._given_up = reason
         self._log.warning("Given back: %s", reason)
-        self._help(self._give_back(reason))
+        # Before the server has made it an attempt there is nothing to give back: `_must_not_run` does it then.
+        if self._accepted.is_set():
+            self._help(self._give_back())
+
+    def condemn(self, why: str) -> None:
+        """A message of it ended the stream, and no other can have."""
+        self._condemned = why
+
+    def fail_as_condemned(self) -> None:
+        """Kills the harness and fails the Run, now that what it said is forgotten."""
+        text = f"The server does not take what the harness said: {self._condemned}"
+        self._settle_failed("runner.message_refused", text)
+        self._condemned = ""
+        self._help(self._kill(0))
 
     def over(self) -> None:
         """The server has acknowledged the end."""
@@ -204,9 +223,9 @@ class Attempt:
 
     def _must_not_run(self) -> bool:
         """Whether the attempt ended before its harness was told anything; says what there is to say then."""
-        if self._stop_as is not None and not self.ended:
-            self._settle_stopped()
-        return self.ended or bool(self._given_up)
+        if not self.ended and (self._stop_as is not None or self._given_up):
+            self._say_end()
+        return self.ended
 
     def _cannot_start(self, error: OSError) -> None:
         # Another runner may be able to.
@@ -282,12 +301,16 @@ class Attempt:
             self._log.warning("The harness did not end in %.1f s of the interrupt and is killed.", patience)
             await self._kill(0)
 
-    async def _give_back(self, reason: str) -> None:
+    async def _give_back(self) -> None:
         await self._kill(1)
+        self._say_end()
+
+    def _say_end(self) -> None:
+        """Stopped if the server asked for that, else given back."""
         if self._stop_as is not None:
             self._settle_stopped()
         else:
-            self.queue.abandon(reason)
+            self.queue.abandon(_cut(self._given_up))
 
     async def _kill(self, grace: float) -> None:
         if self._harness is not None:

@@ -140,6 +140,11 @@ class AttemptQueue:
         """The attempt has said its last; what is said after it is dropped."""
         return self._ended
 
+    @property
+    def in_flight(self) -> bool:
+        """Something was sent on this stream and is not acknowledged."""
+        return any(message.in_flight for message in self._unacked)
+
     def append(self, event: pb.RunnerEvent) -> None:
         """An event for the log."""
         self._wait(_Event(event, event.ByteSize() + _EVENT_OVERHEAD))

@@ -6,7 +6,7 @@ from enum import Enum, auto
 
 import grpc
 
-from turnlog_client.channel import Tls, is_local
+from turnlog_client.channel import effective_tls, is_local
 from turnlog_client.errors import decode
 from turnlog_client.runner.options import RunnerOptions
 
@@ -16,10 +16,11 @@ CONNECT = "/turnlog.runner.v1.RunnerService/Connect"
 _REFUSALS = {
     grpc.StatusCode.UNAUTHENTICATED,
     grpc.StatusCode.PERMISSION_DENIED,
-    grpc.StatusCode.FAILED_PRECONDITION,
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.UNIMPLEMENTED,
 }
+
+_INELIGIBLE = "RUNNER_INELIGIBLE"
 
 _MESSAGE_BYTES = 8 << 20
 
@@ -46,7 +47,8 @@ class End:
     """The end of a stream, or of an attempt to make one.
 
     code: the gRPC status. details: its text. reason: the ErrorReason that came with it, if one did.
-    retry_after: what the server asks to wait, in seconds. lived: seconds from Welcome to the end; 0 without a Welcome.
+    retry_after: what the server asks to wait, in seconds.
+    welcomed: the server had taken the runner in. lived: for how many seconds.
     """
 
     cause: Cause
@@ -54,12 +56,20 @@ class End:
     details: str = ""
     reason: str = ""
     retry_after: float = 0.0
+    welcomed: bool = False
     lived: float = 0.0
 
     @property
     def refused(self) -> bool:
         """The runner was turned away rather than cut off."""
-        return self.cause is Cause.CREDENTIAL or (self.cause is Cause.SERVER and self.code in _REFUSALS)
+        if self.cause is not Cause.SERVER or self.welcomed:
+            return self.cause is Cause.CREDENTIAL
+        return self.code in _REFUSALS or self.reason == _INELIGIBLE
+
+    @property
+    def invalid(self) -> bool:
+        """The server ended the stream because of something that the runner said on it."""
+        return self.cause is Cause.SERVER and self.welcomed and self.code is grpc.StatusCode.INVALID_ARGUMENT
 
     def __str__(self) -> str:
         name = self.code.name if self.code else self.cause.name
@@ -90,13 +100,12 @@ def open_channel(options: RunnerOptions, address: str) -> grpc.aio.Channel:
         ("grpc.max_receive_message_length", _MESSAGE_BYTES),
         ("grpc.max_send_message_length", _MESSAGE_BYTES),
     ]
-    local = is_local(address)
-    if local:
+    if is_local(address):
         # A proxy from the environment cannot reach this machine's loopback.
         arguments.append(("grpc.enable_http_proxy", 0))
-    if options.tls is False or (options.tls is None and local):
+    tls = effective_tls(address, options.tls)
+    if tls is None:
         return grpc.aio.insecure_channel(address, options=arguments)
-    tls = options.tls if isinstance(options.tls, Tls) else Tls()
     if tls.server_name:
         arguments.append(("grpc.ssl_target_name_override", tls.server_name))
     return grpc.aio.secure_channel(address, tls.credentials(), options=arguments)

@@ -71,7 +71,7 @@ class Runner:
         self._clock = clock
         self._instance_id = secrets.token_hex(16)
         self._outbox = Outbox()
-        self._lease = LeaseClock(detection=timing.detection, ack_timeout=timing.keepalive_timeout)
+        self._lease = LeaseClock(timing.arrival)
         surroundings = Surroundings(launch, folder.make_work_dir, clock, timing.cancel_grace, self._gone)
         self._holdings = Holdings(options, self._outbox, self._lease, surroundings)
         self._stream: Stream | None = None
@@ -90,7 +90,14 @@ class Runner:
             extra={"runner_id": self._folder.runner_id, "address": self._options.address},
         )
         watch = asyncio.create_task(self._watch_lease())
-        self._connecting = asyncio.create_task(keep_connected(self._connect, self._is_final, self._options.timing))
+        self._connecting = asyncio.create_task(
+            keep_connected(
+                self._connect,
+                is_final=self._is_final,
+                is_holding=lambda: len(self._holdings) > 0,
+                timing=self._options.timing,
+            )
+        )
         try:
             # It is cancelled where the runner leaves and has no stream to say Goodbye on.
             await asyncio.wait([self._connecting])
@@ -148,7 +155,7 @@ class Runner:
         """The server took the runner in."""
         ttl, interval = welcome.lease_ttl.ToTimedelta(), welcome.heartbeat_interval.ToTimedelta()
         log.info("Connected.", extra={"lease_seconds": ttl.total_seconds()})
-        if ttl.total_seconds() <= self._options.timing.detection + interval.total_seconds():
+        if ttl.total_seconds() <= self._options.timing.arrival + interval.total_seconds():
             log.warning("A lease of %s is shorter than what a dead connection takes to notice.", ttl)
         self._holdings.welcomed(welcome)
 
@@ -177,15 +184,17 @@ class Runner:
         address = self._options.addresses[self._connects % len(self._options.addresses)]
         self._connects += 1
         self._stream = Stream(self._options, self._outbox, self._lease, self, self._clock)
+        end = End(Cause.SERVER)
         try:
-            return await self._stream.run(address)
+            end = await self._stream.run(address)
         except Exception as error:
             log.exception("The stream failed in the runner.")
-            return End(Cause.SERVER, details=str(error))
+            end = End(Cause.SERVER, details=str(error))
         finally:
             self._stream = None
             self._lease.ended(self._clock())
-            self._holdings.disconnected()
+            self._holdings.disconnected(end)
+        return end
 
     def _is_final(self, end: End) -> bool:
         return end.cause is Cause.GOODBYE or (end.refused and self._options.exit_when_refused)

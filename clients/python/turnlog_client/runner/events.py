@@ -28,7 +28,7 @@ def runner_event(event_type: str, payload: dict[str, Any]) -> pb.RunnerEvent:
     if event.WhichOneof("payload") is None:
         raise EventError(f"event {event_type}: the payload is missing")
     # The harness's side cuts text and bytes; what is still too large is made of something else.
-    size = getattr(event, arm).ByteSize()
+    size = event.ByteSize()
     if size > MAX_PAYLOAD_BYTES:
         raise EventError(f"event {event_type}: the payload has {size} bytes, more than {MAX_PAYLOAD_BYTES}")
     return event

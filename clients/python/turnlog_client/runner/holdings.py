@@ -8,6 +8,7 @@ from turnlog.v1 import error_pb2, run_pb2
 
 from turnlog_client.runner.attempt import Attempt, Surroundings
 from turnlog_client.runner.attempt_queue import AttemptKey
+from turnlog_client.runner.channel import End
 from turnlog_client.runner.credits import Credits
 from turnlog_client.runner.lease import LeaseClock
 from turnlog_client.runner.options import RunnerOptions
@@ -42,6 +43,7 @@ class Holdings:
         self._credits = Credits()
         self._connected = False
         self._takes_more = True
+        self._careful = False
         self.empty = asyncio.Event()
         self.empty.set()
 
@@ -55,7 +57,7 @@ class Holdings:
     def welcomed(self, welcome: pb.Welcome) -> None:
         """Goes on with what the server still knows as the runner's, and drops the rest."""
         messages, size = welcome.max_unacked_messages, welcome.max_unacked_bytes
-        self._outbox.connected(messages or _UNACKED_MESSAGES, size or _UNACKED_BYTES)
+        self._outbox.connected(messages or _UNACKED_MESSAGES, size or _UNACKED_BYTES, one_by_one=self._careful)
         states = {AttemptKey.of(state): state for state in welcome.held}
         for attempt in self._held():
             if state := states.get(attempt.key):
@@ -66,9 +68,18 @@ class Holdings:
         self._credits.reset()
         self._grant()
 
-    def disconnected(self) -> None:
-        """The stream ended. The attempts go on."""
+    def disconnected(self, end: End) -> None:
+        """The stream ended. The attempts go on.
+
+        A message that the server cannot stand would be sent again on every stream, and end it for all. So what is
+        unacknowledged goes one by one after such an end, and what ends the next one has to be what was in flight.
+        """
         self._connected = False
+        if end.invalid and self._outbox.one_by_one:
+            for attempt in self._held():
+                if attempt.queue.in_flight:
+                    attempt.condemn(str(end))
+        self._careful = end.invalid
         self._outbox.disconnected()
 
     def take_no_more(self) -> None:
@@ -179,7 +190,10 @@ class Holdings:
         if self._outbox.ack(attempt.key, state.last_message_no).last:
             attempt.over()
             return
-        if not attempt.queue.goes_on_after(state.last_message_no):
+        if attempt.condemned:
+            attempt.queue.restart(state.last_message_no)
+            attempt.fail_as_condemned()
+        elif not attempt.queue.goes_on_after(state.last_message_no):
             attempt.queue.restart(state.last_message_no)
             attempt.give_up("The server's record of the attempt does not meet the runner's.")
         attempt.accept()

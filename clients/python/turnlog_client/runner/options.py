@@ -1,6 +1,7 @@
 """What a runner is started with."""
 
 import socket
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,11 +21,12 @@ class OptionsError(ValueError):
 class Timing:
     """Times in seconds that only tests and unusual networks change.
 
-    keepalive, keepalive_timeout: HTTP/2 pings on a connection on which nothing is heard. Their sum is how long a
-        half-open connection can go unnoticed; with the heartbeat interval it must stay below the server's lease.
-        The server closes connections that ping more often than every 10 s.
+    keepalive, keepalive_timeout: HTTP/2 pings on a connection on which nothing is heard, and how long their answer may
+        take. The server closes connections that ping more often than every 10 s. The second is also how long TCP may
+        wait for what was written to be acknowledged; with the heartbeat interval it must stay below the server's lease.
     connect: how long one connection may take to be made and welcomed.
     backoff_first, backoff_most: bounds of the random wait before a reconnect.
+    backoff_holding: the upper one while Runs are held, whose lease goes on meanwhile.
     refused_first, refused_most: the same where the server refused the runner, which waiting alone rarely mends.
     steady: a connection that held for this long was a good one; after it the waits begin anew.
     tick: how often the lease is looked at.
@@ -32,11 +34,12 @@ class Timing:
     farewell: what the last messages before an exit may take.
     """
 
-    keepalive: float = 12.0
-    keepalive_timeout: float = 5.0
-    connect: float = 20.0
+    keepalive: float = 10.0
+    keepalive_timeout: float = 4.0
+    connect: float = 5.0
     backoff_first: float = 0.5
     backoff_most: float = 20.0
+    backoff_holding: float = 1.0
     refused_first: float = 10.0
     refused_most: float = 300.0
     steady: float = 10.0
@@ -45,9 +48,10 @@ class Timing:
     farewell: float = 5.0
 
     @property
-    def detection(self) -> float:
-        """How long a connection can look alive while the other end is gone."""
-        return self.keepalive + self.keepalive_timeout
+    def arrival(self) -> float:
+        """What was written this long ago has arrived if the connection is still there."""
+        # gRPC sets TCP_USER_TIMEOUT to its keepalive timeout; where there is no such option, pings must do.
+        return self.keepalive_timeout if sys.platform == "linux" else self.keepalive + self.keepalive_timeout
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,20 @@ class Outbox:
         self._queues: dict[AttemptKey, AttemptQueue] = {}
         self._turns: deque[AttemptKey] = deque()
         self._budget = Budget()
+        self._max_messages = 0
 
-    def connected(self, max_messages: int, max_bytes: int) -> None:
-        """A new stream was welcomed."""
-        self._budget = Budget(max_messages, max_bytes)
+    @property
+    def one_by_one(self) -> bool:
+        """No message goes before the one before it is acknowledged."""
+        return self._budget.max_messages < self._max_messages
+
+    def connected(self, max_messages: int, max_bytes: int, *, one_by_one: bool = False) -> None:
+        """A new stream was welcomed.
+
+        one_by_one: until there is nothing more to say, at most one message may be unacknowledged.
+        """
+        self._max_messages = max_messages
+        self._budget = Budget(1 if one_by_one else max_messages, max_bytes)
         self.changed.set()
 
     def disconnected(self) -> None:
@@ -68,4 +78,6 @@ class Outbox:
             self._turns.rotate(-1)
             if request := self._queues[key].take(self._budget, now):
                 return request
+        if self._budget.messages == 0:
+            self._budget.max_messages = self._max_messages
         return None

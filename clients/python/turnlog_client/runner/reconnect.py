@@ -13,14 +13,21 @@ from turnlog_client.runner.options import Timing
 log = logging.getLogger("turnlog.runner")
 
 
-async def keep_connected(connect: Callable[[], Awaitable[End]], is_final: Callable[[End], bool], timing: Timing) -> End:
+async def keep_connected(
+    connect: Callable[[], Awaitable[End]],
+    *,
+    is_final: Callable[[End], bool],
+    is_holding: Callable[[], bool],
+    timing: Timing,
+) -> End:
     """Calls `connect` until it gives an end that is final, and returns that.
 
+    is_holding: Runs wait for the connection.
     Every other end is followed by a wait and another try: OK, CANCELLED, a reset or a proxy's age limit say nothing
     about whether there is work to do.
     """
     retrying = AsyncRetrying(
-        retry=retry_if_result(lambda end: not is_final(end)), wait=_Backoff(timing), before_sleep=_tell
+        retry=retry_if_result(lambda end: not is_final(end)), wait=_Backoff(timing, is_holding), before_sleep=_tell
     )
     return await retrying(connect)
 
@@ -28,8 +35,10 @@ async def keep_connected(connect: Callable[[], Awaitable[End]], is_final: Callab
 class _Backoff(wait_base):
     """Full jitter: a random wait below a bound that doubles. A thousand runners cut off at once come back spread."""
 
-    def __init__(self, timing: Timing) -> None:
+    def __init__(self, timing: Timing, is_holding: Callable[[], bool]) -> None:
         self._steady = timing.steady
+        self._is_holding = is_holding
+        self._holding = wait_random_exponential(multiplier=timing.backoff_first, max=timing.backoff_holding)
         self._quick = wait_random_exponential(multiplier=timing.backoff_first, max=timing.backoff_most)
         self._slow = wait_random_exponential(
             multiplier=timing.refused_first, max=timing.refused_most, min=timing.refused_first / 2
@@ -39,8 +48,8 @@ class _Backoff(wait_base):
         end = _end(retry_state)
         if end.lived >= self._steady:
             retry_state.attempt_number = 1
-        wait = (self._slow if end.refused else self._quick)(retry_state)
-        return max(wait, end.retry_after * random.uniform(1.0, 1.25))
+        wait = self._slow if end.refused else self._holding if self._is_holding() else self._quick
+        return max(wait(retry_state), end.retry_after * random.uniform(1.0, 1.25))
 
 
 def _tell(retry_state: RetryCallState) -> None:

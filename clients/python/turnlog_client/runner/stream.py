@@ -107,7 +107,7 @@ class Stream:
             await asyncio.wait([reader, writer])
             await close_channel(channel)
         lived = self._clock() - self._welcomed_at if self.welcomed else 0.0
-        return replace(end, lived=lived)
+        return replace(end, welcomed=self.welcomed, lived=lived)
 
     async def _first_end(self, reader: asyncio.Task[End], writer: asyncio.Task[None]) -> End:
         await asyncio.wait([reader, writer, self._ended], return_when=asyncio.FIRST_COMPLETED)
@@ -133,7 +133,6 @@ class Stream:
                     return End(Cause.NOT_WELCOMED, details="The server's first message was no Welcome.")
                 self._take_welcome(first.welcome)
             while (response := await call.read()) is not _EOF:
-                self._lease.heard(self._clock())
                 self._deliver(response)
             return End(Cause.SERVER, grpc.StatusCode.OK)
         except grpc.aio.AioRpcError as error:
