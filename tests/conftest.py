@@ -5,7 +5,13 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from support.postgres import PostgresServer, postgres_running
+from support.replicas import Live, Space, live_replica, make_space
 from turnlog_server.store.database import Database
+
+QUICK = (
+    "--safety-poll-seconds", "0.2", "--runner-lease-ttl-seconds", "2", "--runner-heartbeat-seconds", "0.5",
+    "--stop-grace-seconds", "1", "--startup-allowance-seconds", "2", "--progress-seconds", "0.5",
+)  # fmt: skip
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -51,3 +57,18 @@ async def database(request: pytest.FixtureRequest, dsn: str) -> AsyncIterator[Da
     database = await Database.open(dsn, pool_size=4, force_dialect=request.param)
     yield database
     await database.close()
+
+
+@pytest.fixture(scope="session")
+async def live(postgres: PostgresServer, schema_template: str) -> AsyncIterator[Live]:
+    """One server process for many tests, its intervals turned down. A test that kills starts its own."""
+    dsn = postgres.database_create(schema_template)
+    async with live_replica(dsn, *QUICK) as live:
+        yield live
+    postgres.database_drop(dsn)
+
+
+@pytest.fixture
+async def space(live: Live) -> Space:
+    """A workspace of its own on the shared server, with a deployment and keys."""
+    return await make_space(live)

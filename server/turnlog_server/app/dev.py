@@ -76,7 +76,7 @@ class Dev:
 
     def _greeting(self, runners: str) -> list[str]:
         folder = self._folder
-        shown = Path(os.path.relpath(folder))
+        shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
         here = folder.parent == Path.cwd() and folder.name == ".turnlog"
         turnlog = _shown_script(self._script) + (
             "" if here else f" --profile {shlex.quote(str(shown / 'profile.json'))}"

@@ -79,6 +79,11 @@ class Door:
         self.address = listen if listen.startswith("unix:") else f"{listen.rpartition(':')[0]}:{port}"
         await self.server.start()
 
+    @property
+    def admits(self) -> bool:
+        """Whether there is a replica behind it."""
+        return self._gate.open
+
     def admit(self) -> None:
         """A replica has registered its services: calls go to it from now on."""
         self._gate.open = True

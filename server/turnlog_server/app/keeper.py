@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Callable
 from typing import Self
 
 import structlog
@@ -16,19 +17,25 @@ FIRST_PAUSE, MAX_PAUSE = 0.1, 5.0
 
 
 class KeptPostgres:
-    """A PostgreSQL in `data_dir`. Its address outlives its deaths."""
+    """A PostgreSQL in `data_dir`. Its address outlives its deaths.
 
-    def __init__(self, settings: Settings, metrics: Metrics, postgres: EmbeddedPostgres) -> None:
+    on_change: called when it has died, and when it is back.
+    """
+
+    def __init__(
+        self, settings: Settings, metrics: Metrics, on_change: Callable[[], None], postgres: EmbeddedPostgres
+    ) -> None:
         self.dsn = postgres.dsn
         self._settings = settings
         self._metrics = metrics
+        self._on_change = on_change
         self._postgres: EmbeddedPostgres | None = postgres
         self._task = asyncio.create_task(self._keep(postgres), name="keep the embedded postgres")
 
     @classmethod
-    async def start(cls, settings: Settings, metrics: Metrics) -> Self:
+    async def start(cls, settings: Settings, metrics: Metrics, on_change: Callable[[], None]) -> Self:
         """Raises EmbeddedError."""
-        return cls(settings, metrics, await _start(settings))
+        return cls(settings, metrics, on_change, await _start(settings))
 
     @property
     def running(self) -> bool:
@@ -46,11 +53,13 @@ class KeptPostgres:
         while True:
             code = await postgres.exited()
             self._postgres = None
+            self._on_change()
             self._metrics.embedded_restarted()
             log.error("the embedded PostgreSQL died and is started again", exit_code=code, its_log=str(postgres.log))
             # Frees the folder; nobody may interrupt that half-way.
             await asyncio.shield(postgres.stop())
             self._postgres = postgres = await self._start_again()
+            self._on_change()
             log.info("the embedded PostgreSQL is back")
 
     async def _start_again(self) -> EmbeddedPostgres:

@@ -88,7 +88,7 @@ class Replica:
         self._lane = lane = Lane(
             LogWriter(database, metrics), encode, self._committed, clock, settings.rules, epochs, metrics
         )
-        agents = Agents(database, epochs)
+        agents = Agents(database, epochs, now=clock.now)
         offers = Offers(sessions, agents, run_id_of, fleet_settings)
         self._fleet = fleet = Fleet(
             lane, hub, sessions, queue, runners, offers, RunnerFrames(), epochs, clock, fleet_settings, metrics
@@ -111,7 +111,7 @@ class Replica:
             request_service_pb2.DESCRIPTOR.services_by_name["RequestService"]: RequestServicer(Requests(database)),
             server_service_pb2.DESCRIPTOR.services_by_name["ServerService"]: info,
             agent_service_pb2.DESCRIPTOR.services_by_name["AgentService"]: AgentServicer(agents),
-            access_service_pb2.DESCRIPTOR.services_by_name["AccessService"]: AccessServicer(Access(database, epochs)),
+            access_service_pb2.DESCRIPTOR.services_by_name["AccessService"]: AccessServicer(Access(database, epochs, now=clock.now)),
             runner_service_pb2.DESCRIPTOR.services_by_name["RunnerService"]: RunnerServicer(
                 fleet, Operators(database, runners, Changes(database, epochs))
             ),

@@ -87,7 +87,7 @@ class Node:
             log.info("metrics", port=self._endpoint.server_port)
         dsn = settings.dsn
         if dsn is None:
-            self._postgres = await KeptPostgres.start(settings, self._metrics)
+            self._postgres = await KeptPostgres.start(settings, self._metrics, self._look_at_health)
             dsn = self._postgres.dsn
         self._database = database = await self._until_there(lambda: self._fit(dsn))
         await self._companion.prepare(database, door.address)
@@ -95,7 +95,7 @@ class Node:
         replica.add_to(door.server)
         await replica.start()
         door.admit()
-        self._set_ready(True)
+        self._look_at_health()
 
     async def _fit(self, dsn: str) -> Database:
         """The database with a schema that this server can serve on."""
@@ -129,17 +129,20 @@ class Node:
         await asyncio.gather(self._watch_health(), self._companion.ready(self._metrics.runner_seen))
 
     async def _watch_health(self) -> None:
-        assert self._replica is not None
         while True:
-            embedded_runs = self._postgres is None or self._postgres.running
-            self._set_ready(self._replica.healthy() and embedded_runs)
+            self._look_at_health()
             await asyncio.sleep(HEALTH_INTERVAL)
 
-    def _set_ready(self, ready: bool) -> None:
-        assert self._door is not None
-        if self._door.health.ready is not ready:
+    def _look_at_health(self) -> None:
+        embedded_runs = self._postgres is None or self._postgres.running
+        # Not before a replica was admitted.
+        if self._door is not None and self._door.admits and self._replica is not None:
+            self._set_ready(self._door, self._replica.healthy() and embedded_runs)
+
+    def _set_ready(self, door: Door, ready: bool) -> None:
+        if door.health.ready is not ready:
             log.info("serving" if ready else "not serving: the database cannot be reached")
-        self._door.health.set_ready(ready)
+        door.health.set_ready(ready)
         self._metrics.ready(ready)
 
     async def _go_down(self) -> None:

@@ -21,6 +21,7 @@ from structlog.contextvars import bound_contextvars
 
 from turnlog_server.domain import limits
 from turnlog_server.domain.access import Caller, require
+from turnlog_server.domain.credentials import credential_invalid
 from turnlog_server.domain.refusals import Reason, Refusal
 from turnlog_server.service.context import CallContext
 from turnlog_server.service.credentials import Authenticator
@@ -34,8 +35,6 @@ API_VERSIONS: Final = ("2026-11-01",)
 VERSION_KEY: Final = "turnlog-api-version"
 DETAILS_KEY: Final = "grpc-status-details-bin"
 CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
-# What is left for the answer to travel back before the caller's own deadline strikes.
-MARGIN_SECONDS: Final = 0.0
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
@@ -223,10 +222,9 @@ class Adapter:
             )
         scheme, _, token = bearer.partition(" ")
         if scheme.lower() != "bearer" or not token:
-            raise Refusal(
-                Reason.CREDENTIAL_INVALID, "Send the metadata `authorization: Bearer tlk_…` with a key of yours."
-            )
-        caller = await self._authenticator.authenticate(token.strip(), deadline=deadline)
+            raise credential_invalid()
+        # A write compares the permission epoch as it commits; a read has to ask.
+        caller = await self._authenticator.authenticate(token.strip(), fresh=not method.mutates, deadline=deadline)
         require(caller, method.key)
 
         async def judge(stale: Caller) -> Caller:

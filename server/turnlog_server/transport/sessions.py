@@ -47,7 +47,7 @@ class SessionServicer:
     async def ListSessions(
         self, ctx: CallContext, request: sessions_pb.ListSessionsRequest
     ) -> sessions_pb.ListSessionsResponse:
-        window = pages.window(request)
+        window = pages.window(request, int, str)
         found, more = await self._sessions.page(
             ctx,
             dict(request.labels),
@@ -144,7 +144,7 @@ class RunServicer:
         return runs_pb.GetRunResponse(run=wire_runs.run(request.session_id, run, pending))
 
     async def ListRuns(self, ctx: CallContext, request: runs_pb.ListRunsRequest) -> runs_pb.ListRunsResponse:
-        window = pages.window(request)
+        window = pages.window(request, int)
         before = int(window.after[0]) if window.after else 2**62
         found = await self._runs.page(ctx, request.session_id, before, window.size + 1)
         shown = found[: window.size]
@@ -157,7 +157,7 @@ class RunServicer:
     async def ListAttempts(
         self, ctx: CallContext, request: runs_pb.ListAttemptsRequest
     ) -> runs_pb.ListAttemptsResponse:
-        window = pages.window(request)
+        window = pages.window(request, int)
         after = int(window.after[0]) if window.after else 0
         found = await self._runs.attempts(ctx, request.session_id, request.run_id, after, window.size + 1)
         shown = found[: window.size]
