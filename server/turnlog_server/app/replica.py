@@ -1,6 +1,5 @@
 """The composition root: the only place where the concrete parts of a server meet."""
 
-import asyncio
 import time
 from typing import Self
 
@@ -111,7 +110,9 @@ class Replica:
             request_service_pb2.DESCRIPTOR.services_by_name["RequestService"]: RequestServicer(Requests(database)),
             server_service_pb2.DESCRIPTOR.services_by_name["ServerService"]: info,
             agent_service_pb2.DESCRIPTOR.services_by_name["AgentService"]: AgentServicer(agents),
-            access_service_pb2.DESCRIPTOR.services_by_name["AccessService"]: AccessServicer(Access(database, epochs, now=clock.now)),
+            access_service_pb2.DESCRIPTOR.services_by_name["AccessService"]: AccessServicer(
+                Access(database, epochs, now=clock.now)
+            ),
             runner_service_pb2.DESCRIPTOR.services_by_name["RunnerService"]: RunnerServicer(
                 fleet, Operators(database, runners, Changes(database, epochs))
             ),
@@ -145,8 +146,6 @@ class Replica:
         self._adapter.drain()
         self._fleet.drain()
         self._events.drain()
-        while self._lane.waiting:
-            await asyncio.sleep(0.01)
 
     async def close(self) -> None:
         """Stops. Nothing that was admitted is left undone."""

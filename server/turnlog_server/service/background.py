@@ -1,4 +1,4 @@
-"""Tasks that go on beside the calls: repeated ones that survive their own mistakes, and single ones nobody waits for."""
+"""Tasks beside the calls: repeated ones that survive their own mistakes, and single ones that nobody waits for."""
 
 import asyncio
 import random

@@ -144,7 +144,7 @@ class Lane:
     def enqueue(self, submission: Submission, *, forced: bool = False) -> None:
         """Puts a command at the end of the queue; its future tells what came of it.
 
-        forced: the sender is bounded by other means, and a refusal for a full queue would put its messages out of order.
+        forced: the sender is bounded by other means, and refusing one of its messages would put them out of order.
         """
         if self._closing:
             raise Refusal(

@@ -57,7 +57,7 @@ class Submission:
     now: stamped when the command is first decided, and kept.
     taken: in a batch; from then on nobody cancels it.
     look: something of its batch did not go as expected: read state, request ids and permission before deciding again.
-    tried: what was sent without that its outcome is known: the first event of its write, and the answer that goes with it.
+    tried: what was sent and whose outcome is unknown: the first event of its write, and the answer that goes with it.
     waiters: callers that wait for it.
     """
 

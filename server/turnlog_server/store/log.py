@@ -73,7 +73,8 @@ class SessionWrite:
 
 _REQUESTED: LiteralString = """
 asked AS MATERIALIZED (
-  SELECT a.session_id, a.scope, a.caller, a.method, a.request_id, a.fingerprint, a.resource_id, a.seq, a.event_id, a.run_id
+  SELECT a.session_id, a.scope, a.caller, a.method, a.request_id, a.fingerprint, a.resource_id, a.seq, a.event_id,
+         a.run_id
     FROM unnest(%(q_sid)s::text[], %(q_scope)s::text[], %(q_caller)s::text[], %(q_method)s::text[], %(q_id)s::text[],
                 %(q_print)s::bytea[], %(q_resource)s::text[], %(q_seq)s::int8[], %(q_event)s::text[], %(q_run)s::text[])
       AS a(session_id, scope, caller, method, request_id, fingerprint, resource_id, seq, event_id, run_id)),
@@ -87,7 +88,8 @@ _ARMS: LiteralString = """
 ev AS (
   INSERT INTO events (session_id, seq, type, body)
   SELECT e.session_id, e.seq, e.type, e.body
-    FROM unnest(%(e_sid)s::text[], %(e_seq)s::int8[], %(e_type)s::text[], %(e_body)s::bytea[]) AS e(session_id, seq, type, body)
+    FROM unnest(%(e_sid)s::text[], %(e_seq)s::int8[], %(e_type)s::text[], %(e_body)s::bytea[])
+      AS e(session_id, seq, type, body)
    WHERE (e.session_id IN (SELECT m.session_id FROM moved m)) IS TRUE),
 rq AS (
   INSERT INTO request_ids (scope, caller, method, request_id, fingerprint, resource_id, seq, event_id, run_id)
@@ -109,8 +111,10 @@ ra AS (
    WHERE (a.session_id IN (SELECT m.session_id FROM moved m)) IS TRUE
   ON CONFLICT (session_id, run_id, attempt_no) DO UPDATE SET attempt = excluded.attempt),
 qu AS (
-  INSERT INTO run_queue (session_id, workspace_id, pool, harness_profile_id, shard, run_id, attempt_no, state, runner_id, runner_epoch)
-  SELECT u.session_id, u.workspace_id, u.pool, u.profile, u.shard, u.run_id, u.attempt_no, u.state, u.runner_id, u.runner_epoch
+  INSERT INTO run_queue (session_id, workspace_id, pool, harness_profile_id, shard, run_id, attempt_no, state,
+                         runner_id, runner_epoch)
+  SELECT u.session_id, u.workspace_id, u.pool, u.profile, u.shard, u.run_id, u.attempt_no, u.state,
+         u.runner_id, u.runner_epoch
     FROM unnest(%(u_sid)s::text[], %(u_ws)s::text[], %(u_pool)s::text[], %(u_profile)s::text[], %(u_shard)s::int8[],
                 %(u_run)s::text[], %(u_no)s::int8[], %(u_state)s::text[], %(u_runner)s::text[], %(u_epoch)s::int8[])
       AS u(session_id, workspace_id, pool, profile, shard, run_id, attempt_no, state, runner_id, runner_epoch)
@@ -136,7 +140,8 @@ WITH want AS MATERIALIZED (
 known AS MATERIALIZED (
   SELECT a.session_id
     FROM asked a
-    JOIN request_ids r ON r.scope = a.scope AND r.caller = a.caller AND r.method = a.method AND r.request_id = a.request_id),
+    JOIN request_ids r
+      ON r.scope = a.scope AND r.caller = a.caller AND r.method = a.method AND r.request_id = a.request_id),
 locked AS MATERIALIZED (
   SELECT h.session_id, w.expected, w.new_head
     FROM want w

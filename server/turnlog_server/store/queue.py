@@ -1,7 +1,7 @@
 """The queue: an index of Runs that may be claimed or are held, one row for each Session. Never the truth.
 
 A reservation is outside the log: it keeps other replicas from offering the same Run for a few seconds. A workspace
-with a limit takes a slot with the reservation; the slot belongs to the row, and the commit that ends the attempt frees it.
+with a limit takes a slot with the reservation. The slot belongs to the row; the commit that ends the attempt frees it.
 """
 
 from dataclasses import dataclass

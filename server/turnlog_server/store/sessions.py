@@ -29,7 +29,8 @@ SELECT s.facts, t.state, e.acl_epoch
 # One page looks at `scan` Sessions at most, so that a filter which matches few cannot make a page read everything.
 SESSION_LIST: LiteralString = """
 SELECT p.session_id, p.create_time, p.facts, t.state,
-       (p.labels @> %(labels)s::jsonb AND (cardinality(%(statuses)s::text[]) = 0 OR t.status = ANY(%(statuses)s::text[]))) AS hit
+       p.labels @> %(labels)s::jsonb
+         AND (cardinality(%(statuses)s::text[]) = 0 OR t.status = ANY(%(statuses)s::text[])) AS hit
   FROM (SELECT s.session_id, s.create_time, s.facts, s.labels
           FROM sessions s
          WHERE s.workspace_id = %(ws)s::text AND (s.create_time, s.session_id) < (%(before)s::int8, %(before_id)s::text)
@@ -164,7 +165,7 @@ class Sessions:
         size: int,
         deadline: float | None = None,
     ) -> Page | None:
-        """At most `count` events and about `size` bytes after `after`; None for a Session that the workspace has not."""
+        """At most `count` events and about `size` bytes after `after`; None where the workspace has no such Session."""
         params = {
             "id": session_id,
             "ws": workspace_id,

@@ -37,7 +37,8 @@ REQUEST_READ: LiteralString = """
 SELECT r.scope, r.caller, r.method, r.request_id, r.fingerprint, r.resource_id, r.seq, r.event_id, r.run_id
   FROM unnest(%(scopes)s::text[], %(callers)s::text[], %(methods)s::text[], %(ids)s::text[])
     AS w(scope, caller, method, request_id)
-  JOIN request_ids r ON r.scope = w.scope AND r.caller = w.caller AND r.method = w.method AND r.request_id = w.request_id"""
+  JOIN request_ids r
+    ON r.scope = w.scope AND r.caller = w.caller AND r.method = w.method AND r.request_id = w.request_id"""
 
 
 class Outcome(StrEnum):

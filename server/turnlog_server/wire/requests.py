@@ -47,7 +47,7 @@ def refused(violations: list[protovalidate.Violation]) -> Refusal:
 
 
 def fingerprint(message: Message) -> bytes:
-    """SHA-256 over our own deterministic serialisation of the request without its id; `request_id` is left as it was."""
+    """SHA-256 over our own deterministic serialisation of the request without its id, which the message keeps."""
     request_id: str = message.request_id  # type: ignore[attr-defined]
     message.ClearField("request_id")
     raw = message.SerializeToString(deterministic=True)
