@@ -95,7 +95,7 @@ class Replica:
         self._events = Events(hub, sessions, frames, epochs, FollowSettings(settings.progress_seconds), metrics)
         use_cases = Sessions(lane, sessions, runs, agents.pins_for)
         self._timers = Timers(lane, sweeps, settings.safety_poll_seconds, metrics.timer_fired)
-        self._hints = Hints(database, hub, fleet, epochs, sweeps, settings.safety_poll_seconds, self._polled)
+        self._hints = Hints(database, sessions, hub, fleet, epochs, sweeps, settings.safety_poll_seconds, self._polled)
         self._adapter = Adapter(self._authenticator, epochs, metrics)
         self._tasks = Background()
         self._last_poll = time.monotonic()

@@ -90,6 +90,11 @@ class Fleet:
         """Runners whose stream is here."""
         return len(self._links)
 
+    @property
+    def workspaces(self) -> set[str]:
+        """The workspaces whose runners are here."""
+        return {link.workspace_id for link in self._links.values()}
+
     def start(self) -> None:
         """Begins to offer, to renew, and to look for who is lost."""
         # After an outage of the server runners get a whole lease to come back.
@@ -215,9 +220,9 @@ class Fleet:
             for held in [held for held in link.held.values() if held.session_id == commit.facts.session_id]:
                 held.head = commit.state.head_seq
                 link.look(held, None if commit.deleted else commit.state)
-            if not any(held.session_id == commit.facts.session_id for held in link.held.values()):
-                if run is None or run.live is None:
-                    self._holders.pop(commit.facts.session_id, None)
+            still_held = any(held.session_id == commit.facts.session_id for held in link.held.values())
+            if not still_held and (run is None or run.live is None):
+                self._holders.pop(commit.facts.session_id, None)
 
     def claimable(self, place: Place) -> None:
         """A hint: another replica made a Run claimable."""

@@ -17,6 +17,7 @@ from turnlog_server.service.lane import Committed
 from turnlog_server.store.database import Database
 from turnlog_server.store.hints import HintSource
 from turnlog_server.store.queue import Place
+from turnlog_server.store.sessions import Sessions
 from turnlog_server.store.sweeps import Sweeps
 
 CHANNEL = "turnlog"
@@ -31,6 +32,7 @@ class Hints:
     def __init__(
         self,
         db: Database,
+        sessions: Sessions,
         hub: Hub,
         fleet: Fleet,
         epochs: Epochs,
@@ -39,6 +41,7 @@ class Hints:
         polled: Callable[[], None],
     ) -> None:
         self._db = db
+        self._sessions = sessions
         self._hub = hub
         self._fleet = fleet
         self._sweeps = sweeps
@@ -123,6 +126,11 @@ class Hints:
     async def _look(self) -> None:
         await self._hub.poll()
         await self._fleet.poll()
+        # Streams that are idle end within two polls of a revocation, wherever that was made.
+        workspaces = sorted(self._hub.workspaces | self._fleet.workspaces)
+        if workspaces:
+            for workspace_id, epoch in (await self._sessions.epochs(workspaces)).items():
+                self._epochs.note(workspace_id, epoch)
         self._polled()
 
     async def _say(self) -> None:

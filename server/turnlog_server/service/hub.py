@@ -143,6 +143,11 @@ class Hub:
         """How many follow."""
         return sum(len(ring.subscriptions) for ring in self._rings.values())
 
+    @property
+    def workspaces(self) -> set[str]:
+        """The workspaces that somebody follows here."""
+        return {ring.workspace_id for ring in self._rings.values()}
+
     def join(
         self, workspace_id: str, session_id: str, wake: Callable[[], None], *, previews: bool = False
     ) -> Subscription:
@@ -225,16 +230,13 @@ class Hub:
             ring.wake()
 
     async def poll(self) -> None:
-        """The safety poll: one look for all followers at heads and at permission epochs."""
+        """The safety poll: one look at heads for all followers."""
         session_ids = list(self._rings)
         if not session_ids:
             return
         heads = await self._sessions.heads(session_ids)
         for session_id in session_ids:
             self.hint(session_id, heads.get(session_id, -1))
-        workspaces = sorted({ring.workspace_id for ring in self._rings.values()})
-        for workspace_id, epoch in (await self._sessions.epochs(workspaces)).items():
-            self._epochs.note(workspace_id, epoch)
 
     def wake_all(self) -> None:
         """Everybody looks again."""

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any, Final, TypeVar
 
-import google.protobuf
 import protovalidate
 from google.protobuf import struct_pb2
 from google.protobuf.message import DecodeError, Message
@@ -14,8 +13,6 @@ from turnlog_server.domain.refusals import FieldViolation, Reason, Refusal, inva
 
 M = TypeVar("M", bound=Message)
 
-# Two runtimes may write the same message differently, so a fingerprint says whose it is.
-RUNTIME: Final = google.protobuf.__version__.encode()
 UNPARSABLE: Final = "The request is not a valid message of the contract: check the field types, and that text is UTF-8."
 
 
@@ -52,7 +49,7 @@ def fingerprint(message: Message) -> bytes:
     message.ClearField("request_id")
     raw = message.SerializeToString(deterministic=True)
     message.request_id = request_id  # type: ignore[attr-defined]
-    return hashlib.sha256(RUNTIME + b"\0" + raw).digest()
+    return hashlib.sha256(raw).digest()
 
 
 def check_payload(field: str, size: int) -> None:
