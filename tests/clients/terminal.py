@@ -69,7 +69,12 @@ async def on_terminal(server: ScriptedServer, *arguments: str, **env: str) -> st
     """Runs a command with its stdout on a terminal and answers what was written there."""
     ours, theirs = pty.openpty()
     process = await asyncio.create_subprocess_exec(
-        PROGRAM, *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=environment(server, **env)
+        PROGRAM,
+        *arguments,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment(server, **env),
     )
     os.close(theirs)
     written = await asyncio.to_thread(_read_all, ours)

@@ -121,6 +121,16 @@ def test_previews_become_the_message_without_saying_it_twice() -> None:
     assert screen.text == "  It is decided\n  here, in full.\n"
 
 
+def test_a_preview_that_overtakes_the_status_waits_for_it() -> None:
+    screen = Screen()
+    screen.event("session.status_provisioning", active_run_id="run_1", boundary=1)
+    screen.preview("It is ")
+    screen.event("session.status_running", active_run_id="run_1", boundary=1)
+    screen.preview("decided.")
+    screen.event("agent.message", parts=say("It is decided."))
+    assert screen.text == "sess_1  run_1  provisioning → running\n  It is decided.\n"
+
+
 @pytest.mark.parametrize("between", ["shed", "tool", "attempt"])
 def test_previews_that_are_not_the_message_are_replaced_whole(between: str) -> None:
     screen = Screen()

@@ -38,7 +38,8 @@ class Transcript:
         self._run_id = ""
         self._lost = ""
         self._again = ""
-        self._reconnecting: tuple[int, str] | None = None
+        self._reconnecting: int | None = None
+        self._early: list[FollowedPreview] = []
         self._previewed = ""
         self._preview_attempt = 0
         self._broken = False
@@ -63,6 +64,10 @@ class Transcript:
 
     def preview(self, preview: FollowedPreview) -> None:
         """Shows text in the making."""
+        if self._status in ("pending", "provisioning"):
+            # A preview may overtake the event that says `running`; shown now, it would tear the status line apart.
+            self._early.append(preview)
+            return
         if preview.attempt_no != self._preview_attempt:
             self._break_preview()
             self._preview_attempt = preview.attempt_no
@@ -76,8 +81,8 @@ class Transcript:
         """Says that the connection is being made again."""
         [seq] = interruption.cursors.values()
         # An outage is told once, not at every attempt.
-        if self._reconnecting != (seq, interruption.error.message):
-            self._reconnecting = (seq, interruption.error.message)
+        if self._reconnecting != seq:
+            self._reconnecting = seq
             self.remark(f"reconnecting from seq {seq}")
         self._break_preview()
 
@@ -189,6 +194,10 @@ class Transcript:
         self._write(status, _STYLES.get(status, ""))
         if note:
             self._write(f" ({note})", "yellow")
+        early, self._early = self._early, []
+        if status == "running":
+            for preview in early:
+                self.preview(preview)
 
     def _boundary(self, event: FollowedEvent, status: str) -> None:
         parts = [self._verdict] if self._verdict else []
