@@ -23,6 +23,7 @@ from turnlog_server.domain.events import AttemptEnded
 from turnlog_server.service.access import Access
 from turnlog_server.service.agents import Agents
 from turnlog_server.service.background import Background
+from turnlog_server.service.bench import OneTransaction
 from turnlog_server.service.clock import Clock
 from turnlog_server.service.credentials import Authenticator
 from turnlog_server.service.epochs import Epochs
@@ -44,6 +45,7 @@ from turnlog_server.store.runs import Runs as RunStore
 from turnlog_server.store.sessions import Sessions as SessionStore
 from turnlog_server.store.sweeps import Sweeps
 from turnlog_server.store.writer import LogWriter
+from turnlog_server.transport import bench
 from turnlog_server.transport.access import AccessServicer
 from turnlog_server.transport.adapter import Adapter
 from turnlog_server.transport.agents import AgentServicer
@@ -117,6 +119,11 @@ class Replica:
                 fleet, Operators(database, runners, Changes(database, epochs))
             ),
         }
+        self._bench: list[grpc.GenericRpcHandler] = []
+        if settings.bench:
+            one = OneTransaction(database, encode, clock.now, settings.rules)
+            alone = EventServicer(Sessions(one, sessions, runs, agents.pins_for), self._events)
+            self._bench.append(bench.handlers(self._adapter, alone, lane))
         metrics.watch_lane(lambda: lane.waiting)
 
     @classmethod
@@ -130,6 +137,7 @@ class Replica:
         """Registers every service."""
         for name, handlers in self._adapter.handlers(self._services):
             server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
+        server.add_generic_rpc_handlers(self._bench)
 
     async def start(self) -> None:
         """Begins to work."""

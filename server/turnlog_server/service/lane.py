@@ -415,7 +415,10 @@ class Lane:
         writes = [session_write(group) for group in groups]
         epochs = await self._epochs_of({write.workspace_id for write in writes})
         sent = self._writer.create if creates else self._writer.append
-        written = await sent(writes, epochs)
+        try:
+            written = await sent(writes, epochs)
+        except StoreFault as fault:
+            return await self._poisoned(groups, fault, creates=creates)
         if written.outcome is Outcome.CONFLICT and len(groups) > 1:
             # Where transactions collide, a batch collides as a whole: one Session at a time gets through.
             halves = len(groups) // 2
@@ -434,6 +437,17 @@ class Lane:
         if published:
             self._publish(published)
         return events
+
+    async def _poisoned(self, groups: list[Group], fault: StoreFault, *, creates: bool) -> int:
+        """The database refused the batch for something in it: whatever that is fails alone, not its neighbours."""
+        if len(groups) > 1:
+            return sum([await self._write([group], creates=creates) for group in groups])
+        log.error("the database refused a write", session=groups[0].session_id, error=str(fault))
+        for submission, _ in groups[0].accepted:
+            refusal = Refusal(Reason.INTERNAL, "The write failed inside the server; nothing was applied.")
+            self._refuse(submission, refusal)
+        self._memory.pop(groups[0].session_id, None)
+        return 0
 
     async def _epochs_of(self, workspace_ids: set[str]) -> dict[str, int]:
         unknown = [workspace_id for workspace_id in workspace_ids if self._epochs.get(workspace_id) is None]

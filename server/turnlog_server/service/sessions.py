@@ -22,8 +22,7 @@ from turnlog_server.domain.events import Cause, CauseKind
 from turnlog_server.domain.refusals import Reason, Refusal, not_found
 from turnlog_server.domain.session import Pins, Run, SessionFacts, SessionState
 from turnlog_server.service.context import CallContext
-from turnlog_server.service.lane import Lane
-from turnlog_server.service.submission import Result, Submission
+from turnlog_server.service.submission import Admits, Result, Submission
 from turnlog_server.store.codec import encode
 from turnlog_server.store.runs import Runs
 from turnlog_server.store.sessions import Sessions as SessionStore
@@ -38,7 +37,7 @@ SCAN_MAXIMUM = 5_000
 class Sessions:
     """Create, change and read Sessions."""
 
-    def __init__(self, lane: Lane, store: SessionStore, runs: Runs, pins_for: PinsFor) -> None:
+    def __init__(self, lane: Admits, store: SessionStore, runs: Runs, pins_for: PinsFor) -> None:
         self._lane = lane
         self._store = store
         self._runs = runs

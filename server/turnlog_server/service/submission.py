@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from turnlog_server.domain.access import Caller
 from turnlog_server.domain.commands import Command, Create
@@ -82,3 +83,11 @@ class Submission:
     def creates(self) -> bool:
         """True for a command that makes its Session."""
         return isinstance(self.command, Create)
+
+
+class Admits(Protocol):
+    """The way in: the lane, or what benchmarks compare it with."""
+
+    async def submit(self, submission: Submission, deadline: float) -> Result:
+        """Carries a command out once, or refuses it; see `Lane.submit`."""
+        ...

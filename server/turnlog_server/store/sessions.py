@@ -19,6 +19,14 @@ SELECT h.session_id, s.facts, t.state
   JOIN session_states t ON t.session_id = h.session_id
  WHERE h.session_id = ANY(%(ids)s::text[]) AND h.head_seq >= 0"""
 
+SESSION_LOCK: LiteralString = """
+SELECT s.facts, t.state
+  FROM session_heads h
+  JOIN sessions s ON s.session_id = h.session_id
+  JOIN session_states t ON t.session_id = h.session_id
+ WHERE h.session_id = %(id)s::text AND h.head_seq >= 0
+   FOR UPDATE OF h"""
+
 SESSION_GET: LiteralString = """
 SELECT s.facts, t.state, e.acl_epoch
   FROM sessions s
@@ -100,6 +108,13 @@ async def session_read(conn: Connection, session_ids: Sequence[str]) -> dict[str
     """The Sessions of these ids that exist, on the lane's own connection."""
     cursor = await conn.execute(SESSION_READ, {"ids": Texts(session_ids)})
     return {row[0]: (facts_of(row[1]), state_of(row[2])) for row in await cursor.fetchall()}
+
+
+async def session_lock(conn: Connection, session_id: str) -> Stored | None:
+    """The Session, which nobody else may write until the transaction ends."""
+    cursor = await conn.execute(SESSION_LOCK, {"id": session_id})
+    row = await cursor.fetchone()
+    return None if row is None else (facts_of(row[0]), state_of(row[1]))
 
 
 async def event_matches(conn: Connection, wanted: Sequence[tuple[str, int, bytes]]) -> list[int]:

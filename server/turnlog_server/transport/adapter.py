@@ -122,11 +122,14 @@ class Adapter:
             return grpc.stream_stream_rpc_method_handler(self._bidirectional(method, call))
         if descriptor.server_streaming:
             return grpc.unary_stream_rpc_method_handler(self._streaming(method, call))
-        return grpc.unary_unary_rpc_method_handler(self._unary(method, call))
+        return grpc.unary_unary_rpc_method_handler(self.unary(descriptor, call))
 
-    def _unary(
-        self, method: Method, call: Callable[[CallContext, Any], Awaitable[Message]]
+    def unary(
+        self, descriptor: MethodDescriptor, call: Callable[[CallContext, Any], Awaitable[Message]]
     ) -> Callable[[bytes, Context], Awaitable[bytes]]:
+        """A unary RPC from bytes to bytes."""
+        method = Method.of(descriptor)
+
         async def handle(raw: bytes, context: Context) -> bytes:
             started = time.perf_counter()
             try:

@@ -26,7 +26,7 @@ from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n turnlog/v1/request_service.proto\x12\nturnlog.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x80\x01\n\x11GetRequestRequest\x12\x19\n\x06method\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@\x12%\n\nsession_id\x18\x02 \x01(\tB\x11\xbaH\x0er\t\x18@:\x05sess_\xd8\x01\x01\x12)\n\nrequest_id\x18\x03 \x01(\tB\x15\xbaH\x12r\x10\x32\x0e^[ -~]{1,128}$\"\x99\x01\n\x12GetRequestResponse\x12\x0e\n\x06method\x18\x01 \x01(\t\x12\x13\n\x0bresource_id\x18\x02 \x01(\t\x12\x0b\n\x03seq\x18\x03 \x01(\x04\x12\x10\n\x08\x65vent_id\x18\x04 \x01(\t\x12\x0e\n\x06run_id\x18\x05 \x01(\t\x12/\n\x0b\x61\x63\x63\x65pt_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp2]\n\x0eRequestService\x12K\n\nGetRequest\x12\x1d.turnlog.v1.GetRequestRequest\x1a\x1e.turnlog.v1.GetRequestResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n turnlog/v1/request_service.proto\x12\nturnlog.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9c\x01\n\x11GetRequestRequest\x12\'\n\x06method\x18\x01 \x01(\tB\x17\xbaH\x14r\x12\x32\x10^[A-Za-z]{1,64}$\x12\x33\n\nsession_id\x18\x02 \x01(\tB\x1f\xbaH\x1cr\x17\x32\x15^sess_[0-9a-z]{1,59}$\xd8\x01\x01\x12)\n\nrequest_id\x18\x03 \x01(\tB\x15\xbaH\x12r\x10\x32\x0e^[ -~]{1,128}$\"\x99\x01\n\x12GetRequestResponse\x12\x0e\n\x06method\x18\x01 \x01(\t\x12\x13\n\x0bresource_id\x18\x02 \x01(\t\x12\x0b\n\x03seq\x18\x03 \x01(\x04\x12\x10\n\x08\x65vent_id\x18\x04 \x01(\t\x12\x0e\n\x06run_id\x18\x05 \x01(\t\x12/\n\x0b\x61\x63\x63\x65pt_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp2]\n\x0eRequestService\x12K\n\nGetRequest\x12\x1d.turnlog.v1.GetRequestRequest\x1a\x1e.turnlog.v1.GetRequestResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,15 +34,15 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'turnlog.v1.request_service_
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_GETREQUESTREQUEST'].fields_by_name['method']._loaded_options = None
-  _globals['_GETREQUESTREQUEST'].fields_by_name['method']._serialized_options = b'\272H\006r\004\020\001\030@'
+  _globals['_GETREQUESTREQUEST'].fields_by_name['method']._serialized_options = b'\272H\024r\0222\020^[A-Za-z]{1,64}$'
   _globals['_GETREQUESTREQUEST'].fields_by_name['session_id']._loaded_options = None
-  _globals['_GETREQUESTREQUEST'].fields_by_name['session_id']._serialized_options = b'\272H\016r\t\030@:\005sess_\330\001\001'
+  _globals['_GETREQUESTREQUEST'].fields_by_name['session_id']._serialized_options = b'\272H\034r\0272\025^sess_[0-9a-z]{1,59}$\330\001\001'
   _globals['_GETREQUESTREQUEST'].fields_by_name['request_id']._loaded_options = None
   _globals['_GETREQUESTREQUEST'].fields_by_name['request_id']._serialized_options = b'\272H\022r\0202\016^[ -~]{1,128}$'
   _globals['_GETREQUESTREQUEST']._serialized_start=111
-  _globals['_GETREQUESTREQUEST']._serialized_end=239
-  _globals['_GETREQUESTRESPONSE']._serialized_start=242
-  _globals['_GETREQUESTRESPONSE']._serialized_end=395
-  _globals['_REQUESTSERVICE']._serialized_start=397
-  _globals['_REQUESTSERVICE']._serialized_end=490
+  _globals['_GETREQUESTREQUEST']._serialized_end=267
+  _globals['_GETREQUESTRESPONSE']._serialized_start=270
+  _globals['_GETREQUESTRESPONSE']._serialized_end=423
+  _globals['_REQUESTSERVICE']._serialized_start=425
+  _globals['_REQUESTSERVICE']._serialized_end=518
 # @@protoc_insertion_point(module_scope)

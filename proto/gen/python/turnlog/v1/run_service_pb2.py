@@ -26,7 +26,7 @@ from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from turnlog.v1 import run_pb2 as turnlog_dot_v1_dot_run__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cturnlog/v1/run_service.proto\x12\nturnlog.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x14turnlog/v1/run.proto\"R\n\rGetRunRequest\x12\"\n\nsession_id\x18\x01 \x01(\tB\x0e\xbaH\x0br\t\x18@:\x05sess_\x12\x1d\n\x06run_id\x18\x02 \x01(\tB\r\xbaH\nr\x08\x18@:\x04run_\".\n\x0eGetRunResponse\x12\x1c\n\x03run\x18\x01 \x01(\x0b\x32\x0f.turnlog.v1.Run\"o\n\x0fListRunsRequest\x12\"\n\nsession_id\x18\x01 \x01(\tB\x0e\xbaH\x0br\t\x18@:\x05sess_\x12\x1a\n\tpage_size\x18\x02 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x1c\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\"J\n\x10ListRunsResponse\x12\x1d\n\x04runs\x18\x01 \x03(\x0b\x32\x0f.turnlog.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x92\x01\n\x13ListAttemptsRequest\x12\"\n\nsession_id\x18\x01 \x01(\tB\x0e\xbaH\x0br\t\x18@:\x05sess_\x12\x1d\n\x06run_id\x18\x02 \x01(\tB\r\xbaH\nr\x08\x18@:\x04run_\x12\x1a\n\tpage_size\x18\x03 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x1c\n\npage_token\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\"Y\n\x14ListAttemptsResponse\x12(\n\x08\x61ttempts\x18\x01 \x03(\x0b\x32\x16.turnlog.v1.RunAttempt\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x9a\x01\n\x10\x43\x61ncelRunRequest\x12)\n\nrequest_id\x18\x01 \x01(\tB\x15\xbaH\x12r\x10\x32\x0e^[ -~]{1,128}$\x12\"\n\nsession_id\x18\x02 \x01(\tB\x0e\xbaH\x0br\t\x18@:\x05sess_\x12\x1d\n\x06run_id\x18\x03 \x01(\tB\r\xbaH\nr\x08\x18@:\x04run_\x12\x18\n\x06reason\x18\x04 \x01(\tB\x08\xbaH\x05r\x03(\x80\x08\"C\n\x11\x43\x61ncelRunResponse\x12\x1c\n\x03run\x18\x01 \x01(\x0b\x32\x0f.turnlog.v1.Run\x12\x10\n\x08replayed\x18\x02 \x01(\x08\x32\xb1\x02\n\nRunService\x12?\n\x06GetRun\x12\x19.turnlog.v1.GetRunRequest\x1a\x1a.turnlog.v1.GetRunResponse\x12\x45\n\x08ListRuns\x12\x1b.turnlog.v1.ListRunsRequest\x1a\x1c.turnlog.v1.ListRunsResponse\x12Q\n\x0cListAttempts\x12\x1f.turnlog.v1.ListAttemptsRequest\x1a .turnlog.v1.ListAttemptsResponse\x12H\n\tCancelRun\x12\x1c.turnlog.v1.CancelRunRequest\x1a\x1d.turnlog.v1.CancelRunResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cturnlog/v1/run_service.proto\x12\nturnlog.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x14turnlog/v1/run.proto\"n\n\rGetRunRequest\x12\x30\n\nsession_id\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x32\x15^sess_[0-9a-z]{1,59}$\x12+\n\x06run_id\x18\x02 \x01(\tB\x1b\xbaH\x18r\x16\x32\x14^run_[0-9a-z]{1,59}$\".\n\x0eGetRunResponse\x12\x1c\n\x03run\x18\x01 \x01(\x0b\x32\x0f.turnlog.v1.Run\"}\n\x0fListRunsRequest\x12\x30\n\nsession_id\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x32\x15^sess_[0-9a-z]{1,59}$\x12\x1a\n\tpage_size\x18\x02 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x1c\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\"J\n\x10ListRunsResponse\x12\x1d\n\x04runs\x18\x01 \x03(\x0b\x32\x0f.turnlog.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xae\x01\n\x13ListAttemptsRequest\x12\x30\n\nsession_id\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x32\x15^sess_[0-9a-z]{1,59}$\x12+\n\x06run_id\x18\x02 \x01(\tB\x1b\xbaH\x18r\x16\x32\x14^run_[0-9a-z]{1,59}$\x12\x1a\n\tpage_size\x18\x03 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x1c\n\npage_token\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\"Y\n\x14ListAttemptsResponse\x12(\n\x08\x61ttempts\x18\x01 \x03(\x0b\x32\x16.turnlog.v1.RunAttempt\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xb6\x01\n\x10\x43\x61ncelRunRequest\x12)\n\nrequest_id\x18\x01 \x01(\tB\x15\xbaH\x12r\x10\x32\x0e^[ -~]{1,128}$\x12\x30\n\nsession_id\x18\x02 \x01(\tB\x1c\xbaH\x19r\x17\x32\x15^sess_[0-9a-z]{1,59}$\x12+\n\x06run_id\x18\x03 \x01(\tB\x1b\xbaH\x18r\x16\x32\x14^run_[0-9a-z]{1,59}$\x12\x18\n\x06reason\x18\x04 \x01(\tB\x08\xbaH\x05r\x03(\x80\x08\"C\n\x11\x43\x61ncelRunResponse\x12\x1c\n\x03run\x18\x01 \x01(\x0b\x32\x0f.turnlog.v1.Run\x12\x10\n\x08replayed\x18\x02 \x01(\x08\x32\xb1\x02\n\nRunService\x12?\n\x06GetRun\x12\x19.turnlog.v1.GetRunRequest\x1a\x1a.turnlog.v1.GetRunResponse\x12\x45\n\x08ListRuns\x12\x1b.turnlog.v1.ListRunsRequest\x1a\x1c.turnlog.v1.ListRunsResponse\x12Q\n\x0cListAttempts\x12\x1f.turnlog.v1.ListAttemptsRequest\x1a .turnlog.v1.ListAttemptsResponse\x12H\n\tCancelRun\x12\x1c.turnlog.v1.CancelRunRequest\x1a\x1d.turnlog.v1.CancelRunResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,19 +34,19 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'turnlog.v1.run_service_pb2'
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_GETRUNREQUEST'].fields_by_name['session_id']._loaded_options = None
-  _globals['_GETRUNREQUEST'].fields_by_name['session_id']._serialized_options = b'\272H\013r\t\030@:\005sess_'
+  _globals['_GETRUNREQUEST'].fields_by_name['session_id']._serialized_options = b'\272H\031r\0272\025^sess_[0-9a-z]{1,59}$'
   _globals['_GETRUNREQUEST'].fields_by_name['run_id']._loaded_options = None
-  _globals['_GETRUNREQUEST'].fields_by_name['run_id']._serialized_options = b'\272H\nr\010\030@:\004run_'
+  _globals['_GETRUNREQUEST'].fields_by_name['run_id']._serialized_options = b'\272H\030r\0262\024^run_[0-9a-z]{1,59}$'
   _globals['_LISTRUNSREQUEST'].fields_by_name['session_id']._loaded_options = None
-  _globals['_LISTRUNSREQUEST'].fields_by_name['session_id']._serialized_options = b'\272H\013r\t\030@:\005sess_'
+  _globals['_LISTRUNSREQUEST'].fields_by_name['session_id']._serialized_options = b'\272H\031r\0272\025^sess_[0-9a-z]{1,59}$'
   _globals['_LISTRUNSREQUEST'].fields_by_name['page_size']._loaded_options = None
   _globals['_LISTRUNSREQUEST'].fields_by_name['page_size']._serialized_options = b'\272H\004\032\002(\000'
   _globals['_LISTRUNSREQUEST'].fields_by_name['page_token']._loaded_options = None
   _globals['_LISTRUNSREQUEST'].fields_by_name['page_token']._serialized_options = b'\272H\005r\003\030\200\010'
   _globals['_LISTATTEMPTSREQUEST'].fields_by_name['session_id']._loaded_options = None
-  _globals['_LISTATTEMPTSREQUEST'].fields_by_name['session_id']._serialized_options = b'\272H\013r\t\030@:\005sess_'
+  _globals['_LISTATTEMPTSREQUEST'].fields_by_name['session_id']._serialized_options = b'\272H\031r\0272\025^sess_[0-9a-z]{1,59}$'
   _globals['_LISTATTEMPTSREQUEST'].fields_by_name['run_id']._loaded_options = None
-  _globals['_LISTATTEMPTSREQUEST'].fields_by_name['run_id']._serialized_options = b'\272H\nr\010\030@:\004run_'
+  _globals['_LISTATTEMPTSREQUEST'].fields_by_name['run_id']._serialized_options = b'\272H\030r\0262\024^run_[0-9a-z]{1,59}$'
   _globals['_LISTATTEMPTSREQUEST'].fields_by_name['page_size']._loaded_options = None
   _globals['_LISTATTEMPTSREQUEST'].fields_by_name['page_size']._serialized_options = b'\272H\004\032\002(\000'
   _globals['_LISTATTEMPTSREQUEST'].fields_by_name['page_token']._loaded_options = None
@@ -54,27 +54,27 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CANCELRUNREQUEST'].fields_by_name['request_id']._loaded_options = None
   _globals['_CANCELRUNREQUEST'].fields_by_name['request_id']._serialized_options = b'\272H\022r\0202\016^[ -~]{1,128}$'
   _globals['_CANCELRUNREQUEST'].fields_by_name['session_id']._loaded_options = None
-  _globals['_CANCELRUNREQUEST'].fields_by_name['session_id']._serialized_options = b'\272H\013r\t\030@:\005sess_'
+  _globals['_CANCELRUNREQUEST'].fields_by_name['session_id']._serialized_options = b'\272H\031r\0272\025^sess_[0-9a-z]{1,59}$'
   _globals['_CANCELRUNREQUEST'].fields_by_name['run_id']._loaded_options = None
-  _globals['_CANCELRUNREQUEST'].fields_by_name['run_id']._serialized_options = b'\272H\nr\010\030@:\004run_'
+  _globals['_CANCELRUNREQUEST'].fields_by_name['run_id']._serialized_options = b'\272H\030r\0262\024^run_[0-9a-z]{1,59}$'
   _globals['_CANCELRUNREQUEST'].fields_by_name['reason']._loaded_options = None
   _globals['_CANCELRUNREQUEST'].fields_by_name['reason']._serialized_options = b'\272H\005r\003(\200\010'
   _globals['_GETRUNREQUEST']._serialized_start=95
-  _globals['_GETRUNREQUEST']._serialized_end=177
-  _globals['_GETRUNRESPONSE']._serialized_start=179
-  _globals['_GETRUNRESPONSE']._serialized_end=225
-  _globals['_LISTRUNSREQUEST']._serialized_start=227
-  _globals['_LISTRUNSREQUEST']._serialized_end=338
-  _globals['_LISTRUNSRESPONSE']._serialized_start=340
-  _globals['_LISTRUNSRESPONSE']._serialized_end=414
-  _globals['_LISTATTEMPTSREQUEST']._serialized_start=417
-  _globals['_LISTATTEMPTSREQUEST']._serialized_end=563
-  _globals['_LISTATTEMPTSRESPONSE']._serialized_start=565
-  _globals['_LISTATTEMPTSRESPONSE']._serialized_end=654
-  _globals['_CANCELRUNREQUEST']._serialized_start=657
-  _globals['_CANCELRUNREQUEST']._serialized_end=811
-  _globals['_CANCELRUNRESPONSE']._serialized_start=813
-  _globals['_CANCELRUNRESPONSE']._serialized_end=880
-  _globals['_RUNSERVICE']._serialized_start=883
-  _globals['_RUNSERVICE']._serialized_end=1188
+  _globals['_GETRUNREQUEST']._serialized_end=205
+  _globals['_GETRUNRESPONSE']._serialized_start=207
+  _globals['_GETRUNRESPONSE']._serialized_end=253
+  _globals['_LISTRUNSREQUEST']._serialized_start=255
+  _globals['_LISTRUNSREQUEST']._serialized_end=380
+  _globals['_LISTRUNSRESPONSE']._serialized_start=382
+  _globals['_LISTRUNSRESPONSE']._serialized_end=456
+  _globals['_LISTATTEMPTSREQUEST']._serialized_start=459
+  _globals['_LISTATTEMPTSREQUEST']._serialized_end=633
+  _globals['_LISTATTEMPTSRESPONSE']._serialized_start=635
+  _globals['_LISTATTEMPTSRESPONSE']._serialized_end=724
+  _globals['_CANCELRUNREQUEST']._serialized_start=727
+  _globals['_CANCELRUNREQUEST']._serialized_end=909
+  _globals['_CANCELRUNRESPONSE']._serialized_start=911
+  _globals['_CANCELRUNRESPONSE']._serialized_end=978
+  _globals['_RUNSERVICE']._serialized_start=981
+  _globals['_RUNSERVICE']._serialized_end=1286
 # @@protoc_insertion_point(module_scope)

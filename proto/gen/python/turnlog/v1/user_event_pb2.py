@@ -26,7 +26,7 @@ from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from turnlog.v1 import content_pb2 as turnlog_dot_v1_dot_content__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bturnlog/v1/user_event.proto\x12\nturnlog.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x18turnlog/v1/content.proto\"B\n\x0bUserMessage\x12\x33\n\x05parts\x18\x01 \x03(\x0b\x32\x17.turnlog.v1.ContentPartB\x0b\xbaH\x08\x92\x01\x05\x08\x01\x10\xe8\x07\"K\n\rUserInterrupt\x12\x18\n\x06reason\x18\x01 \x01(\tB\x08\xbaH\x05r\x03(\x80\x08\x12 \n\x06run_id\x18\x02 \x01(\tB\x10\xbaH\rr\x08\x18@:\x04run_\xd8\x01\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bturnlog/v1/user_event.proto\x12\nturnlog.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x18turnlog/v1/content.proto\"B\n\x0bUserMessage\x12\x33\n\x05parts\x18\x01 \x03(\x0b\x32\x17.turnlog.v1.ContentPartB\x0b\xbaH\x08\x92\x01\x05\x08\x01\x10\xe8\x07\"Y\n\rUserInterrupt\x12\x18\n\x06reason\x18\x01 \x01(\tB\x08\xbaH\x05r\x03(\x80\x08\x12.\n\x06run_id\x18\x02 \x01(\tB\x1e\xbaH\x1br\x16\x32\x14^run_[0-9a-z]{1,59}$\xd8\x01\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,9 +38,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_USERINTERRUPT'].fields_by_name['reason']._loaded_options = None
   _globals['_USERINTERRUPT'].fields_by_name['reason']._serialized_options = b'\272H\005r\003(\200\010'
   _globals['_USERINTERRUPT'].fields_by_name['run_id']._loaded_options = None
-  _globals['_USERINTERRUPT'].fields_by_name['run_id']._serialized_options = b'\272H\rr\010\030@:\004run_\330\001\001'
+  _globals['_USERINTERRUPT'].fields_by_name['run_id']._serialized_options = b'\272H\033r\0262\024^run_[0-9a-z]{1,59}$\330\001\001'
   _globals['_USERMESSAGE']._serialized_start=98
   _globals['_USERMESSAGE']._serialized_end=164
   _globals['_USERINTERRUPT']._serialized_start=166
-  _globals['_USERINTERRUPT']._serialized_end=241
+  _globals['_USERINTERRUPT']._serialized_end=255
 # @@protoc_insertion_point(module_scope)

@@ -2192,7 +2192,8 @@ class CreateSessionRequest(betterproto2.Message):
         5, betterproto2.TYPE_MAP, map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_STRING)
     )
     """
-    Your labels, to find the Session by. At most 64; keys up to 63 and values up to 255 characters.
+    Your labels, to find the Session by. At most 64; keys up to 63 and values up to 255 characters, none
+    of them a control character.
     """
 
     reusable: "bool | None" = betterproto2.field(6, betterproto2.TYPE_BOOL, optional=True)
