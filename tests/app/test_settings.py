@@ -1,0 +1,117 @@
+"""Where settings come from, and what is said of those that cannot be used."""
+
+from pathlib import Path
+
+import pytest
+from support.server_process import ran
+from turnlog_server.app.settings import Settings, SettingsError, is_loopback, reachable
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"TURNLOG_{name.upper()}", raising=False)
+    monkeypatch.delenv("TURNLOG_CONFIG", raising=False)
+
+
+def test_a_flag_beats_the_environment_beats_the_file_beats_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "turnlog.toml"
+    config.write_text('pool_size = 3\nmax_attempts = 4\nlisten = "127.0.0.1:3"\n')
+    monkeypatch.setenv("TURNLOG_POOL_SIZE", "5")
+    monkeypatch.setenv("TURNLOG_MAX_ATTEMPTS", "6")
+    settings = Settings.load({"pool_size": "7", "log_level": None}, config=config)
+    assert (settings.pool_size, settings.max_attempts, settings.listen) == (7, 6, "127.0.0.1:3")
+    assert settings.log_level == "info"
+    monkeypatch.setenv("TURNLOG_CONFIG", str(config))
+    assert Settings.load().listen == "127.0.0.1:3"
+
+
+def test_an_empty_variable_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TURNLOG_DATABASE_URL", "")
+    monkeypatch.setenv("TURNLOG_POOL_SIZE", "")
+    settings = Settings.load()
+    assert settings.dsn is None
+    assert settings.pool_size == 8
+
+
+def test_a_secret_in_a_file_has_the_rank_of_where_the_file_was_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = tmp_path / "dsn"
+    secret.write_text("postgresql://u:hunter2@db/turnlog\n")
+    monkeypatch.setenv("TURNLOG_DATABASE_URL_FILE", str(secret))
+    settings = Settings.load()
+    assert settings.dsn == "postgresql://u:hunter2@db/turnlog"
+    assert "hunter2" not in repr(settings)
+    assert Settings.load({"database_url": "host=flag"}).dsn == "host=flag"
+    monkeypatch.setenv("TURNLOG_DATABASE_URL", "host=other")
+    with pytest.raises(SettingsError, match="database_url or database_url_file, not both"):
+        Settings.load()
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ({"pool_size": "many"}, "Setting pool_size: Input should be a valid integer"),
+        ({"pool_size": "1"}, "pool_size: Input should be greater than or equal to 2"),
+        ({"log_level": "loud"}, "Setting log_level"),
+        ({"nonsense": "1"}, "There is no setting nonsense"),
+        ({"tls_cert": "a.pem"}, "tls_cert and tls_key are given together"),
+        ({"tls_client_ca": "a.pem"}, "tls_client_ca needs tls_cert"),
+        ({"runner_heartbeat_seconds": "8"}, "at most half of runner_lease_ttl_seconds"),
+        ({"database_url_file": "/nowhere/dsn"}, "database_url_file: /nowhere/dsn cannot be read"),
+    ],
+)
+def test_what_cannot_be_used_is_named(flags: dict[str, str], says: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        Settings.load(flags)
+    assert says in str(refused.value)
+
+
+def test_a_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    config = tmp_path / "turnlog.toml"
+    for text, says in (("pool_size =", "is not TOML"), ("pol_size = 3", "There is no setting pol_size")):
+        config.write_text(text)
+        with pytest.raises(SettingsError, match=says):
+            Settings.load(config=config)
+
+
+def test_durations_reach_the_decisions() -> None:
+    rules = Settings.load({"startup_allowance_seconds": "1.5", "queue_timeout_seconds": "0"}).rules
+    assert (rules.startup_allowance, rules.queue_timeout) == (1_500_000, 0)
+
+
+@pytest.mark.parametrize(
+    ("address", "loopback", "shown"),
+    [
+        ("127.0.0.1:1", True, "127.0.0.1:1"),
+        ("[::1]:1", True, "[::1]:1"),
+        ("localhost:1", True, "localhost:1"),
+        ("unix:/run/x", True, "unix:/run/x"),
+        ("0.0.0.0:1", False, "127.0.0.1:1"),
+        ("[::]:1", False, "127.0.0.1:1"),
+        (":1", False, "127.0.0.1:1"),
+        ("10.1.2.3:1", False, "10.1.2.3:1"),
+        ("db.example:1", False, "db.example:1"),
+    ],
+)
+def test_addresses(address: str, loopback: bool, shown: str) -> None:
+    assert is_loopback(address) is loopback
+    assert reachable(address) == shown
+
+
+async def test_flags_of_the_commands(tmp_path: Path) -> None:
+    code, said = await ran(
+        "config", "--pool-size", "3", "--insecure", "--database-url", "host=x password=y", cwd=tmp_path
+    )
+    assert code == 0
+    assert "pool_size = 3\n" in said
+    assert "insecure = true\n" in said
+    assert "password" not in said
+    code, said = await ran("serve", "--pool-size", "many", cwd=tmp_path)
+    assert code == 2
+    assert "Setting pool_size" in said
+    _, said = await ran("serve", "--help", cwd=tmp_path)
+    assert "--force-dialect" not in said
