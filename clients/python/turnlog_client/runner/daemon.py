@@ -170,7 +170,8 @@ class Runner:
 
     def lease_expired(self) -> None:
         """Stops all work: the server may have given it to others by now."""
-        log.error("The lease could not be renewed in time; %d Runs are stopped.", len(self._holdings))
+        if len(self._holdings):
+            log.error("The lease could not be renewed in time; %d Runs are stopped.", len(self._holdings))
         # To the server this is another life: whatever it still believes to be held ends with the next Hello.
         self._instance_id = secrets.token_hex(16)
         self._lease.given_up()

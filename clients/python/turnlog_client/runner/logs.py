@@ -31,6 +31,19 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
+class TextFormatter(logging.Formatter):
+    """One line a record, with the Run that it is about."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """The line, without an exception's text."""
+        line = super().formatMessage(record)
+        run_id, attempt_no = getattr(record, "run_id", None), getattr(record, "attempt_no", None)
+        return f"{line}  ({run_id}, attempt {attempt_no})" if run_id else line
+
+
 class About(logging.LoggerAdapter[logging.Logger]):
     """A logger whose records are about one thing: what it is goes into every record, beside what the record adds."""
 
@@ -46,7 +59,7 @@ class About(logging.LoggerAdapter[logging.Logger]):
 def configure(*, as_json: bool = False, level: int = logging.INFO) -> None:
     """Sends the runner's records to stderr."""
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonFormatter() if as_json else logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
+    handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
     logger = logging.getLogger("turnlog.runner")
     logger.handlers[:] = [handler]
     logger.setLevel(level)
