@@ -52,8 +52,8 @@ from turnlog_server.transport.agents import AgentServicer
 from turnlog_server.transport.runner import RunnerServicer
 from turnlog_server.transport.server_info import ServerServicer
 from turnlog_server.transport.sessions import EventServicer, RequestServicer, RunServicer, SessionServicer
-from turnlog_server.wire.events import encode
-from turnlog_server.wire.frames import FollowFrames, frame_event, status_of
+from turnlog_server.wire.events import decode, encode
+from turnlog_server.wire.frames import FollowFrames, frame_event
 from turnlog_server.wire.runner import RunnerFrames, run_id_of
 
 # A replica whose polls fail for this many intervals is not healthy.
@@ -85,7 +85,7 @@ class Replica:
         self._session_store = sessions
         queue, runners = Queue(database), Runners(database, settings.runner_lease_ttl_seconds)
         frames = FollowFrames()
-        self._hub = hub = Hub(sessions, epochs, frame_event, status_of)
+        self._hub = hub = Hub(sessions, epochs, frame_event, decode)
         self._lane = lane = Lane(
             LogWriter(database, metrics), encode, self._committed, clock, settings.rules, epochs, metrics
         )
@@ -94,7 +94,7 @@ class Replica:
         self._fleet = fleet = Fleet(
             lane, hub, sessions, queue, runners, offers, RunnerFrames(), epochs, clock, fleet_settings, metrics
         )
-        self._events = Events(hub, sessions, frames, epochs, FollowSettings(settings.progress_seconds), metrics)
+        self._events = Events(hub, sessions, runs, frames, epochs, FollowSettings(settings.progress_seconds), metrics)
         use_cases = Sessions(lane, sessions, runs, agents.pins_for)
         self._timers = Timers(lane, sweeps, settings.safety_poll_seconds, metrics.timer_fired)
         self._hints = Hints(database, sessions, hub, fleet, epochs, sweeps, settings.safety_poll_seconds, self._polled)

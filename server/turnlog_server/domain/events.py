@@ -150,6 +150,7 @@ class RunEnded:
     error: RunError | None = None
     cost: Cost = NO_COST
     attempts: int = 0
+    was_queued: bool = False
 
 
 Fact = (

@@ -130,7 +130,7 @@ def cancel_run(draft: Draft, command: CancelRun) -> Answer:
         return _last(draft, command.run_id)
     if any(turn.run_id == command.run_id for turn in state.queue):
         draft.emit(
-            RunEnded(RunStatus.CANCELED, error),
+            RunEnded(RunStatus.CANCELED, error, was_queued=True),
             run_id=command.run_id,
             authenticated_by=command.author.authenticated_by,
             cause=command.author.cause,
@@ -149,7 +149,7 @@ def cancel_session(draft: Draft, command: CancelSession) -> Answer:
     error = _canceled(command.reason, "the Session was canceled")
     cause = command.author.cause
     for turn in draft.state.queue:
-        draft.emit(RunEnded(RunStatus.CANCELED, error), run_id=turn.run_id, cause=cause)
+        draft.emit(RunEnded(RunStatus.CANCELED, error, was_queued=True), run_id=turn.run_id, cause=cause)
     active = draft.state.active
     if active is None:
         draft.emit(

@@ -13,6 +13,7 @@ from turnlog_server.service.context import CallContext
 from turnlog_server.service.epochs import Epochs
 from turnlog_server.service.follow import Cursor, Frames, Watch, ahead
 from turnlog_server.service.hub import Hub
+from turnlog_server.store.runs import Runs
 from turnlog_server.store.sessions import Page, Sessions
 
 # Pages leave room below the limit of a response for what is around the events.
@@ -40,6 +41,7 @@ class Events:
         self,
         hub: Hub,
         store: Sessions,
+        runs: Runs,
         frames: Frames,
         epochs: Epochs,
         settings: FollowSettings,
@@ -47,6 +49,7 @@ class Events:
     ) -> None:
         self._hub = hub
         self._store = store
+        self._runs = runs
         self._frames = frames
         self._epochs = epochs
         self._settings = settings
@@ -83,6 +86,11 @@ class Events:
         self, ctx: CallContext, session_id: str, after: int, options: FollowOptions
     ) -> AsyncIterator[bytes]:
         """Frames of one Session, until the follow ends."""
+        require(ctx.caller, ctx.method)
+        if options.run_id:
+            run = await self._runs.get(ctx.caller.workspace_id, session_id, options.run_id, ctx.deadline)
+            if run is None:
+                raise not_found("run", options.run_id)
         async for _, frame in self.follow_many(ctx, [(session_id, after)], options):
             yield frame
 
@@ -129,15 +137,16 @@ class Events:
     async def _round(self, dirty: dict[Cursor, None], live: set[Cursor]) -> AsyncIterator[tuple[str, bytes]]:
         """One step of each cursor that has something to do."""
         for cursor in list(dirty):
+            # Taken out first: a wake that comes while it works puts it back.
+            dirty.pop(cursor, None)
             frames = await cursor.step()
-            if not frames:
-                # Cleared before it would be set again by a wake that comes while this one waits.
-                dirty.pop(cursor, None)
             for frame in frames:
                 yield cursor.session_id, frame
             if cursor.ended:
                 dirty.pop(cursor, None)
                 live.discard(cursor)
+            elif frames:
+                dirty[cursor] = None
 
     async def _silence(self, wake: asyncio.Event, live: set[Cursor]) -> list[Cursor]:
         """Waits for something to happen; after a while of nothing, the cursors that owe a sign of life."""

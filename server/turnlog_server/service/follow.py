@@ -11,9 +11,9 @@ from typing import Protocol
 
 from turnlog_server.domain.access import Caller
 from turnlog_server.domain.asked import FollowOptions, Until
-from turnlog_server.domain.events import StatusChanged
+from turnlog_server.domain.events import RunEnded, StatusChanged
 from turnlog_server.domain.refusals import Reason, Refusal, not_found
-from turnlog_server.domain.session import Boundary
+from turnlog_server.domain.session import Boundary, Status
 from turnlog_server.service.epochs import Epochs
 from turnlog_server.service.hub import Entry, Hub, Subscription
 from turnlog_server.store.sessions import Sessions
@@ -84,6 +84,7 @@ class Cursor:
         self._place: Subscription | None = None
         self._caught_up = False
         self._said = after
+        self._over_at: int | None = None
         self.opened = False
         self.ended = False
 
@@ -100,6 +101,10 @@ class Cursor:
         if self.seq > state.head_seq:
             raise ahead(state.head_seq)
         self.opened = True
+        run_id, active = self._options.run_id, state.active
+        if run_id and (active is None or active.run_id != run_id) and all(t.run_id != run_id for t in state.queue):
+            # The Run is over: if what told so is not behind the cursor, it will not come again.
+            self._over_at = state.head_seq
         self.ended = state.terminal and self.seq == state.head_seq and self._options.until is not Until.NEVER
 
     def close(self) -> None:
@@ -129,6 +134,9 @@ class Cursor:
         else:
             self._caught_up = False
             await self._replay(frames)
+        if self._over_at is not None and self.seq >= self._over_at and not self.ended and self._waits:
+            self.ended = True
+            frames.append(self._frames.boundary(self.seq))
         if not self.ended and self._place.previews:
             frames.extend(self._frames.preview(*preview) for preview in self._place.previews)
             self._place.previews.clear()
@@ -169,11 +177,16 @@ class Cursor:
         if types and self.seq > self._said and not self.ended:
             frames.append(self.progress())
 
+    @property
+    def _waits(self) -> bool:
+        """Whether the follow ends by itself."""
+        return self._options.until is not Until.NEVER
+
     def _wanted(self) -> frozenset[str]:
-        """Types to read: a filtered follow that waits for a boundary has to see the statuses too."""
-        if not self._options.types or self._options.until is Until.NEVER:
+        """Types to read: a filtered follow that waits for a boundary has to see what marks one."""
+        if not self._options.types or not self._waits:
             return self._options.types
-        return self._options.types | STATUS_TYPES
+        return self._options.types | MARKING_TYPES
 
     def _deliver(self, entries: Sequence[Entry], frames: list[bytes], *, shared: bool) -> None:
         assert self._place is not None
@@ -202,35 +215,21 @@ class Cursor:
             frames.append(self._frames.boundary(self.seq))
 
     def _ends(self, entry: Entry) -> bool:
-        wanted = ENDS[self._options.until]
-        if not wanted or not entry.type.startswith("session.status_"):
+        wanted, run_id = ENDS[self._options.until], self._options.run_id
+        if not wanted or entry.type not in MARKING_TYPES:
             return False
-        status: StatusChanged = entry.status or self._hub.status_of(entry.body)
-        if status.boundary not in wanted:
-            return False
-        run_id = self._options.run_id
-        return (
-            not run_id or status.boundary is Boundary.TERMINAL or run_id in (status.ended_run_id, status.active_run_id)
-        )
+        event = self._hub.event_of(entry)
+        match event.fact:
+            case StatusChanged() as status if status.boundary in wanted:
+                of_run = run_id in (status.ended_run_id, status.active_run_id)
+                return not run_id or of_run or status.boundary is Boundary.TERMINAL
+            case RunEnded(was_queued=True):
+                return event.run_id == run_id
+        return False
 
 
-STATUS_TYPES = frozenset(
-    f"session.status_{name}"
-    for name in (
-        [
-            "pending",
-            "provisioning",
-            "running",
-            "waiting",
-            "paused",
-            "reconciling",
-            "idle",
-            "completed",
-            "failed",
-            "canceled",
-        ]
-    )
-)
+MARKING_TYPES = frozenset({f"session.status_{status.value}" for status in Status} | {"run.canceled"})
+"""Events that may be the boundary that a follow waits for."""
 
 
 def ahead(head_seq: int) -> Refusal:

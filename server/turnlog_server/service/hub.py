@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from turnlog_server.domain.events import StatusChanged
+from turnlog_server.domain.events import Event
 from turnlog_server.domain.refusals import Refusal
 from turnlog_server.service.epochs import Epochs
 from turnlog_server.service.lane import Committed
@@ -28,18 +28,18 @@ FILL_BYTES = 1024 * 1024
 PREVIEWS = 64
 
 Framer = Callable[[bytes], bytes]
-StatusReader = Callable[[bytes], StatusChanged]
+Decoder = Callable[[bytes], Event]
 
 
 @dataclass(slots=True)
 class Entry:
-    """One event, ready to be sent. `status` is read from the bytes only when somebody asks for it."""
+    """One event, ready to be sent. `event` is read from the bytes only when somebody asks for it."""
 
     seq: int
     type: str
     framed: bytes
     body: bytes
-    status: StatusChanged | None = None
+    event: Event | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -125,11 +125,11 @@ class Ring:
 class Hub:
     """All rings of this replica."""
 
-    def __init__(self, sessions: Sessions, epochs: Epochs, framer: Framer, status_of: StatusReader) -> None:
+    def __init__(self, sessions: Sessions, epochs: Epochs, framer: Framer, decoder: Decoder) -> None:
         self._sessions = sessions
         self._epochs = epochs
         self._framer = framer
-        self.status_of = status_of
+        self._decode = decoder
         self._rings: dict[str, Ring] = {}
         epochs.listen(self._epoch_moved)
 
@@ -166,9 +166,15 @@ class Hub:
         if not ring.subscriptions and self._rings.get(ring.session_id) is ring:
             del self._rings[ring.session_id]
 
-    def entry(self, seq: int, type_: str, body: bytes, status: StatusChanged | None = None) -> Entry:
+    def entry(self, seq: int, type_: str, body: bytes, event: Event | None = None) -> Entry:
         """An event as it goes over the wire."""
-        return Entry(seq, type_, self._framer(body), body, status)
+        return Entry(seq, type_, self._framer(body), body, event)
+
+    def event_of(self, entry: Entry) -> Event:
+        """What an entry says."""
+        if entry.event is None:
+            entry.event = self._decode(entry.body)
+        return entry.event
 
     def publish(self, commits: Iterable[Committed]) -> None:
         """This replica committed."""
@@ -178,10 +184,7 @@ class Hub:
             if ring is None:
                 continue
             ring.deleted = ring.deleted or commit.deleted
-            ring.add(
-                self.entry(event.seq, event.type, body, event.fact if isinstance(event.fact, StatusChanged) else None)
-                for event, body in commit.events
-            )
+            ring.add(self.entry(event.seq, event.type, body, event) for event, body in commit.events)
             ring.wake()
 
     def preview(self, session_id: str, run_id: str, attempt_no: int, text: str) -> None:

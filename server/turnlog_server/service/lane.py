@@ -294,9 +294,12 @@ class Lane:
         for group in groups:
             decide_group(group, now=now, rules=self._rules, encoder=self._encode)
         await self._decide_stale_again(groups, now)
+        refused = [pair for group in groups for pair in group.refused]
+        # What a repeated request did may be the very reason why it would be refused now: looked up after the state.
+        await self._answer_known([submission for submission, _ in refused])
+        for submission, exc in refused:
+            self._refuse(submission, exc)
         for group in groups:
-            for submission, exc in group.refused:
-                self._refuse(submission, exc)
             for submission, decision in group.empty:
                 self._answer(submission, result_of(group, decision))
         writing = [group for group in groups if group.accepted]
@@ -347,6 +350,7 @@ class Lane:
             self._epochs.note(submission.caller.workspace_id, submission.caller.epoch)
 
     async def _answer_known(self, looking: list[Submission]) -> None:
+        """Commands whose request id is in the log: they are answered as they were the first time."""
         keyed = [submission for submission in looking if submission.key is not None]
         if not keyed:
             return

@@ -72,7 +72,7 @@ class Sessions:
             command = SendMessage(author, inbound.payload, inbound.if_busy, inbound.expected_head)
         else:
             command = SendInterrupt(author, inbound.payload, inbound.run_id, inbound.expected_head)
-        return await self._submit(ctx, inbound.session_id, command, len(inbound.payload))
+        return existing(await self._submit(ctx, inbound.session_id, command, len(inbound.payload)))
 
     async def complete(self, ctx: CallContext, session_id: str) -> Result:
         """Ends an idle Session well."""

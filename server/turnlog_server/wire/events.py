@@ -276,12 +276,14 @@ def _write_run_ended(message: Pb, fact: RunEnded) -> None:
         error=error_to(fact.error),
         cost=cost_to(fact.cost),
         attempts=fact.attempts,
+        was_queued=fact.was_queued,
     )
     getattr(message, f"run_{fact.status.value}").CopyFrom(ended)
 
 
 def _read_run_ended(ended: run_event_pb2.RunEnded) -> RunEnded:
-    return RunEnded(RUN_STATUS.value(ended.status), error_from(ended), cost_from(ended.cost), ended.attempts)
+    status, cost = RUN_STATUS.value(ended.status), cost_from(ended.cost)
+    return RunEnded(status, error_from(ended), cost, ended.attempts, ended.was_queued)
 
 
 _WRITE: Final[dict[type, Callable[[Pb, Any], None]]] = {

@@ -3,9 +3,6 @@
 from turnlog.v1 import event_pb2
 from turnlog.v1 import event_service_pb2 as pb
 
-from turnlog_server.domain.events import StatusChanged
-from turnlog_server.wire.events import decode
-
 _EVENTS_TAG = b"\x0a"  # field 1, length-delimited: EventBatch.events, and the frame's own arm
 
 
@@ -22,13 +19,6 @@ def varint(value: int) -> bytes:
 def frame_event(body: bytes) -> bytes:
     """An event as an element of `EventBatch.events`."""
     return b"".join((_EVENTS_TAG, varint(len(body)), body))
-
-
-def status_of(body: bytes) -> StatusChanged:
-    """The fact of a stored `session.status_…` event."""
-    fact = decode(body).fact
-    assert isinstance(fact, StatusChanged)
-    return fact
 
 
 def of_session(frame: bytes, session_id: str) -> bytes:

@@ -65,7 +65,8 @@ def _reports(append: pb.Append) -> said.Reports:
 def _report(index: int, event: pb.RunnerEvent) -> said.Report:
     arm = event.WhichOneof("payload")
     assert arm is not None
-    payload = event.SerializeToString()
+    # The arm alone: a field that RunnerEvent does not know may be one of Event's envelope.
+    payload = event_pb2.Event(**{arm: getattr(event, arm)}).SerializeToString()
     check_payload(f"append.events[{index}].{arm}", len(payload))
     if arm == "model_called":
         return said.Report(ModelCalled(cost_from(event.model_called.usage)), payload)

@@ -55,16 +55,18 @@ class RunAttemptEnded(_message.Message):
     def __init__(self, status: _Optional[_Union[_run_pb2.AttemptStatus, str]] = ..., error: _Optional[_Union[_content_pb2.RunError, _Mapping]] = ..., cost: _Optional[_Union[_content_pb2.Cost, _Mapping]] = ...) -> None: ...
 
 class RunEnded(_message.Message):
-    __slots__ = ("status", "error", "cost", "attempts")
+    __slots__ = ("status", "error", "cost", "attempts", "was_queued")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     COST_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    WAS_QUEUED_FIELD_NUMBER: _ClassVar[int]
     status: _run_pb2.RunStatus
     error: _content_pb2.RunError
     cost: _content_pb2.Cost
     attempts: int
-    def __init__(self, status: _Optional[_Union[_run_pb2.RunStatus, str]] = ..., error: _Optional[_Union[_content_pb2.RunError, _Mapping]] = ..., cost: _Optional[_Union[_content_pb2.Cost, _Mapping]] = ..., attempts: _Optional[int] = ...) -> None: ...
+    was_queued: bool
+    def __init__(self, status: _Optional[_Union[_run_pb2.RunStatus, str]] = ..., error: _Optional[_Union[_content_pb2.RunError, _Mapping]] = ..., cost: _Optional[_Union[_content_pb2.Cost, _Mapping]] = ..., attempts: _Optional[int] = ..., was_queued: _Optional[bool] = ...) -> None: ...
 
 class RunStopRequested(_message.Message):
     __slots__ = ("ends_as", "grace_deadline", "ends_session")

@@ -4548,6 +4548,11 @@ class RunEnded(betterproto2.Message):
     Attempts made.
     """
 
+    was_queued: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
+    """
+    True when it ended before its turn came. No status event follows then, for the Session shows another turn's.
+    """
+
 
 default_message_pool.register_message("turnlog.v1", "RunEnded", RunEnded)
 
