@@ -5,6 +5,7 @@ test tells it, over a real stream.
 """
 
 import asyncio
+import contextlib
 import itertools
 import os
 import signal
@@ -394,20 +395,36 @@ async def make_space(live: Live, *, tools: tuple[str, ...] = ("search",), max_du
 
 
 class FakeRunner:
-    """A runner's stream in a test's hands: `send` anything, `expect` the next message of a kind."""
+    """A runner's stream in a test's hands: `send` anything, `expect` the next message of a kind.
 
-    def __init__(self, rpc: Rpc, *, harness: str, runner_id: str = "", instance_id: str = "", **hello: Any) -> None:
+    beats: once welcomed it says by itself that it lives, as often as it was told to.
+    """
+
+    def __init__(
+        self,
+        rpc: Rpc,
+        *,
+        harness: str,
+        runner_id: str = "",
+        instance_id: str = "",
+        beats: bool = True,
+        **hello: Any,
+    ) -> None:
         self.rpc = rpc
+        self.beats = beats
         self.runner_id = runner_id or "rnr_" + uuid.uuid4().hex[:26].translate(str.maketrans("wxyz", "0123"))
         self.instance_id = instance_id or uuid.uuid4().hex
         self.call = rpc.connect()
         self.messages: dict[tuple[str, int], int] = {}
         self.seen: list[Any] = []
         self._hello = {"harness_profiles": [harness]} | hello
+        self._writing = asyncio.Lock()
+        self._beating: asyncio.Task[None] | None = None
 
     async def send(self, **message: Any) -> None:
         """One message, by its arm's name."""
-        await self.call.write(fleet.ConnectRequest(**message))
+        async with self._writing:
+            await self.call.write(fleet.ConnectRequest(**message))
 
     async def receive(self, timeout: float = 20) -> Any:
         """The next message. Raises Refused when the stream ended with a status, EOFError when it ended OK."""
@@ -431,7 +448,16 @@ class FakeRunner:
     async def welcome(self) -> Any:
         """Says Hello and waits for Welcome."""
         await self.send(hello=fleet.Hello(runner_id=self.runner_id, instance_id=self.instance_id, **self._hello))
-        return await self.expect("welcome")
+        welcome = await self.expect("welcome")
+        if self.beats:
+            self._beating = asyncio.create_task(self._beat(welcome.heartbeat_interval.ToTimedelta().total_seconds()))
+        return welcome
+
+    async def _beat(self, seconds: float) -> None:
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            while True:
+                await asyncio.sleep(seconds)
+                await self.send(heartbeat=fleet.Heartbeat())
 
     async def offer(self, credits: int = 1, timeout: float = 20) -> fleet.Offer:
         """Grants credits and waits for an Offer."""
@@ -488,6 +514,8 @@ class FakeRunner:
 
     def hang_up(self) -> None:
         """Cuts the stream without a goodbye."""
+        if self._beating is not None:
+            self._beating.cancel()
         self.call.cancel()
 
 
