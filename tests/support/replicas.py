@@ -7,10 +7,12 @@ test tells it, over a real stream.
 import asyncio
 import contextlib
 import itertools
+import json
 import os
 import signal
 import sys
 import tempfile
+import urllib.request
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,6 +24,8 @@ import grpc
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from google.rpc import error_details_pb2, status_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from prometheus_client.parser import text_string_to_metric_families
 from turnlog.runner.v1 import runner_service_pb2 as fleet
 from turnlog.v1 import (
     access_service_pb2,
@@ -115,9 +119,7 @@ class Rpc:
         """A unary call with bytes of the caller's own."""
         method = METHODS[name]
         response = GetMessageClass(method.output_type)
-        stub = self.channel.unary_unary(
-            f"/{method.containing_service.full_name}/{name}", None, response.FromString
-        )
+        stub = self.channel.unary_unary(f"/{method.containing_service.full_name}/{name}", None, response.FromString)
         try:
             return await stub(raw, metadata=self._metadata, timeout=timeout)
         except grpc.aio.AioRpcError as error:
@@ -127,9 +129,7 @@ class Rpc:
         """A server stream."""
         method = METHODS[name]
         response = GetMessageClass(method.output_type)
-        stub = self.channel.unary_stream(
-            f"/{method.containing_service.full_name}/{name}", None, response.FromString
-        )
+        stub = self.channel.unary_stream(f"/{method.containing_service.full_name}/{name}", None, response.FromString)
         raw = self.request(name, **fields).SerializeToString()
         return Follow(stub(raw, metadata=self._metadata, timeout=timeout))
 
@@ -225,6 +225,27 @@ class Live:
     def kill(self, number: int = signal.SIGKILL) -> None:
         self.process.send_signal(number)
 
+    async def metric(self, name: str, **labels: str) -> float:
+        """A figure of its metrics as it now stands; 0 where nothing was counted yet."""
+
+        def read() -> str:
+            with urllib.request.urlopen(f"http://{self.metrics}/metrics", timeout=10) as answer:
+                return answer.read().decode()
+
+        for family in text_string_to_metric_families(await asyncio.to_thread(read)):
+            for sample in family.samples:
+                if sample.name == name and labels.items() <= sample.labels.items():
+                    return sample.value
+        return 0.0
+
+    async def until_metric(self, name: str, value: float, timeout: float = 30, **labels: str) -> None:
+        """Looks until the figure is this one."""
+        async with asyncio.timeout(timeout):
+            while True:
+                if await self.metric(name, **labels) == value:
+                    return
+                await asyncio.sleep(0.05)
+
 
 @asynccontextmanager
 async def live_replica(
@@ -237,13 +258,15 @@ async def live_replica(
         log = Path(folder, "server.log")
         with log.open("ab") as errors:
             process = await asyncio.create_subprocess_exec(
-                program, "serve", "--listen", listen, "--log-format", "json", "--log-level", "info", *arguments,
+                program, "serve", "--listen", listen, "--log-format", "json", "--log-level", "info",
+                "--metrics-listen", "127.0.0.1:0", *arguments,
                 env=clean | {"TURNLOG_DATABASE_URL": dsn} | (environment or {}), stderr=errors,
                 stdout=asyncio.subprocess.DEVNULL, cwd=folder,
             )  # fmt: skip
         live = Live("", dsn, process, log)
         try:
             live.address = await _serving(process, log)
+            live.metrics = f"127.0.0.1:{_logged(log, 'metrics')['port']}"
             yield live
         finally:
             await live.close()
@@ -254,16 +277,10 @@ async def live_replica(
 
 async def _serving(process: asyncio.subprocess.Process, log: Path) -> str:
     """Where it listens, once its health says SERVING."""
-    from grpc_health.v1 import health_pb2, health_pb2_grpc
-
     async with asyncio.timeout(60):
         address = ""
         while not address:
-            for line in log.read_text().splitlines():
-                if '"listening"' in line:
-                    import json
-
-                    address = json.loads(line)["address"]
+            address = _logged(log, "listening").get("address", "")
             if process.returncode is not None:
                 raise AssertionError("the server ended: " + log.read_text()[-3000:])
             await asyncio.sleep(0.02)
@@ -273,6 +290,14 @@ async def _serving(process: asyncio.subprocess.Process, log: Path) -> str:
                 if update.status == health_pb2.HealthCheckResponse.SERVING:
                     return address
     raise AssertionError("the server never served: " + log.read_text()[-3000:])
+
+
+def _logged(log: Path, message: str) -> dict[str, Any]:
+    """The first line of a server's log with this message."""
+    for line in log.read_text().splitlines():
+        if line.startswith("{") and line.endswith("}") and json.loads(line)["message"] == message:
+            return json.loads(line)
+    return {}
 
 
 @dataclass
@@ -332,9 +357,7 @@ class Space:
         """The key of a new service account with this role."""
         db = await Database.open(self.live.dsn, pool_size=2)
         try:
-            made = await key_create(
-                db, self.workspace_id, role=role, display_name=fresh("key"), runner_pools=pools
-            )
+            made = await key_create(db, self.workspace_id, role=role, display_name=fresh("key"), runner_pools=pools)
             return made.secret
         finally:
             await db.close()
@@ -360,9 +383,7 @@ async def make_space(live: Live, *, tools: tuple[str, ...] = ("search",), max_du
         workspace_id = made.workspace.workspace_id
         rpc = live.rpc(made.secret)
         await rpc.call("CreateRunnerPool", name="default")
-        runner = await key_create(
-            db, workspace_id, role=Role.RUNNER, display_name="runners", runner_pools=("default",)
-        )
+        runner = await key_create(db, workspace_id, role=Role.RUNNER, display_name="runners", runner_pools=("default",))
     finally:
         await db.close()
     harness = (await rpc.call("CreateHarnessProfile", name="scripted")).harness_profile
