@@ -41,6 +41,11 @@ def make_offer(
     return offer
 
 
+def state_of(offer: pb.Offer, last_message_no: int, stop_as: run_pb2.RunStatus | None = None) -> pb.HeldState:
+    """An attempt that is still the runner's, as Welcome names it."""
+    return pb.HeldState(**AttemptKey.of(offer)._asdict(), last_message_no=last_message_no, stop_as=stop_as)
+
+
 @dataclass
 class Conversation:
     """One stream of one runner.

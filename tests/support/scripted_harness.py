@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from support.scripted_fleet import Conversation
+from turnlog.runner.v1 import runner_service_pb2 as pb
 from turnlog_client.runner.attempt import Launch
 from turnlog_client.runner.daemon import Runner, boot_clock
 from turnlog_client.runner.folder import RunnerFolder
@@ -105,6 +107,16 @@ class Harnesses:
             harness = await self._fresh.get()
             await harness.started.wait()
             return harness
+
+
+async def begun(stream: Conversation, offer: pb.Offer, harnesses: Harnesses) -> ScriptedHarness:
+    """A Run whose harness is ready and acknowledged."""
+    await stream.offer(offer)
+    harness = await harnesses.next()
+    harness.say(Ready())
+    await stream.take("harness_ready")
+    await stream.ack(offer, 1)
+    return harness
 
 
 class Clock:
