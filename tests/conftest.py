@@ -1,5 +1,6 @@
 """Fixtures for every test: a real PostgreSQL, and databases on it."""
 
+import os
 import shutil
 from collections.abc import AsyncIterator, Iterator
 
@@ -15,11 +16,11 @@ QUICK = (
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Tests that need a tool beyond Python run where it is found."""
+    """Tests that need a tool beyond Python run where it is found; in CI a tool that is missing is a failure."""
     for mark in item.iter_markers("system"):
         for tool in mark.args:
             if shutil.which(tool) is None:
-                pytest.skip(f"needs {tool}")
+                (pytest.fail if os.environ.get("TURNLOG_REQUIRE_SYSTEM") else pytest.skip)(f"needs {tool}")
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,56 @@
+# Each target starts from nothing: it needs Python 3.11 or later, make, and a package index.
+#
+#   make run        a server with a database and a runner, to try it out
+#   make test       all tests; those whose tool is not here are listed as skipped
+#   make lint       style, types, import contracts, the contract and its generated code
+#   make generate   the Python that is committed beside the contract
+#
+# ARGS goes to the command: make run ARGS="--listen 127.0.0.1:8000", make test ARGS="-k lane".
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+RECENT := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(firstword $(foreach name,python3.13 python3.12 python3.11 python3 python, \
+            $(shell $(name) -c '$(RECENT)' 2>/dev/null && echo $(name))))
+
+.PHONY: run test lint generate
+.SUFFIXES:
+
+run: $(VENV)/.has-server
+	@exec $(BIN)/turnlog-server dev --with-runner $(ARGS)
+
+test: $(VENV)/.has-dev
+	@exec $(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.has-dev
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+	$(BIN)/buf lint
+	$(BIN)/python proto/generate.py --check
+
+generate: $(VENV)/.has-dev
+	$(BIN)/python proto/generate.py
+
+# Marks that stand for what is installed: made again when pyproject.toml says something else.
+$(VENV)/.has-server: pyproject.toml | $(VENV)/.made
+	@echo "Installing Turnlog and what it needs: under a minute on a normal line."
+	@$(PIP) install -e '.[server]'
+	@touch $@
+
+$(VENV)/.has-dev: pyproject.toml | $(VENV)/.made
+	@echo "Installing Turnlog, what it needs, and what its tests need."
+	@$(PIP) install -e '.[server]' --group dev
+	@touch $@ $(VENV)/.has-server
+
+$(VENV)/.made:
+	@test -n "$(PYTHON)" || { echo "Turnlog needs Python 3.11 or later, and none is on the path. \
+	Install one, or name it: make PYTHON=/path/to/python3.12" >&2; exit 1; }
+	@$(PYTHON) -c '$(RECENT)' || { echo "$(PYTHON) is older than Python 3.11, which Turnlog needs." >&2; exit 1; }
+	@echo "Making $(VENV) with $$($(PYTHON) --version)."
+	@$(PYTHON) -m venv $(VENV) || { echo "$(PYTHON) cannot make a virtual environment: \
+	install its venv module (on Debian and Ubuntu: apt install python3-venv)." >&2; exit 1; }
+	@# Dependency groups are known to pip from 25.1 on.
+	@$(PIP) install --upgrade 'pip>=25.1'
+	@touch $@
