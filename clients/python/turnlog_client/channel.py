@@ -18,6 +18,8 @@ KEEPALIVE_SECONDS = 30
 OPTIONS: list[tuple[str, int | str]] = [
     ("grpc.keepalive_time_ms", KEEPALIVE_SECONDS * 1000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    # gRPC sends pings of its own to measure, has one on its way at a time, and by itself waits a minute for that one.
+    ("grpc.http2.ping_timeout_ms", 10_000),
     ("grpc.max_receive_message_length", 8 * 1024 * 1024),
     ("grpc.max_send_message_length", 8 * 1024 * 1024),
     # Refusals with many details must not be lost to a limit on trailers.

@@ -25,6 +25,8 @@ OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.max_send_message_length", 8 * MIB),
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    # gRPC sends pings of its own to measure, has one on its way at a time, and by itself waits a minute for that one.
+    ("grpc.http2.ping_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
     ("grpc.http2.max_pings_without_data", 0),
