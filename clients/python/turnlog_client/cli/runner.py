@@ -67,7 +67,7 @@ def start(
             drain_grace=duration(drain_grace).total_seconds(),
             tls=Tls(_path(tls.ca_file), _path(tls.cert_file), _path(tls.key_file), tls.server_name or "")
             if tls
-            else None,
+            else False,
             exit_when_refused=exit_when_refused,
         )
         return Exit(cli.run(run_runner(options)))
