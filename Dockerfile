@@ -12,6 +12,7 @@ COPY proto/gen proto/gen
 RUN pip wheel --no-cache-dir --wheel-dir /wheels '.[server]'
 
 FROM python:3.12-slim
+# hadolint ignore=DL3013  # whatever versions the stage above found
 RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
     pip install --no-cache-dir --no-index --find-links=/wheels 'turnlog[server]' \
     && useradd --system --uid 10001 --home-dir /var/lib/turnlog --create-home turnlog \

@@ -33,7 +33,7 @@ class Dev:
         if with_runner and self._script is None:
             raise SettingsError("There is no `turnlog` beside this Python, which --with-runner starts: install it.")
         repo = _repo_agent()
-        self._agent = "repo" if repo is not None or not with_runner else "echo"
+        self._agent = "echo" if repo is None else "repo"
         self._harnesses = {"echo": "echo"} if repo is None else {"repo": repo, "echo": "echo"}
 
     async def prepare(self, database: Database, address: str) -> None:
