@@ -82,6 +82,7 @@ class Metrics:
         self._queued = gauge("queued_runs", "Runs that wait for a runner, as of the last look.")
         self._offers = counter("offers", "Offers to runners by what came of them.", "result")
         self._leases_lost = counter("leases_lost", "Runners that were declared lost.")
+        self._fenced = counter("messages_fenced", "Messages of attempts that their runner does not hold.")
         self._attempts = counter("attempts_ended", "Attempts by how they ended.", "status")
         self._waits = gauge("open_waits", "Approvals, questions and results that are awaited.")
         self._timers = counter("timers_fired", "Timers that came due.")
@@ -180,6 +181,10 @@ class Metrics:
     def lease_lost(self) -> None:
         """A runner is declared lost."""
         self._leases_lost.inc()
+
+    def fenced(self) -> None:
+        """A runner spoke of an attempt that is not its own."""
+        self._fenced.inc()
 
     def attempt_ended(self, status: str) -> None:
         """An attempt ended, in a batch of this replica."""

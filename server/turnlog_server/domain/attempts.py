@@ -20,7 +20,15 @@ from turnlog_server.domain.commands import (
 from turnlog_server.domain.draft import SECOND, Answer, Draft
 from turnlog_server.domain.events import BY_RUNNER, BY_SERVER, BY_TIMER, AttemptEnded, AttemptStarted, Cause
 from turnlog_server.domain.refusals import Reason, Refusal, invalid
-from turnlog_server.domain.session import Attempt, AttemptKind, AttemptStatus, Run, RunError, RunStatus
+from turnlog_server.domain.session import (
+    Attempt,
+    AttemptKind,
+    AttemptStatus,
+    Run,
+    RunError,
+    RunStatus,
+    SessionState,
+)
 
 STOPPED_ATTEMPT = {
     RunStatus.INTERRUPTED: AttemptStatus.INTERRUPTED,
@@ -135,7 +143,10 @@ def lost(draft: Draft, command: AttemptLost) -> Answer:
 
 
 def time_up(draft: Draft) -> Answer:
-    """Whatever is due by now. A row of the timers that means nothing any more costs nothing."""
+    """What is due by now. A row of the timers that means nothing any more costs nothing.
+
+    Of several things, the one that was due first: after an outage timers come late, and must not mean something else.
+    """
     run, now = draft.state.active, draft.now
     if run is None:
         return Answer()
@@ -144,15 +155,15 @@ def time_up(draft: Draft) -> Answer:
         if run.status is RunStatus.READY and run.queue_deadline and run.queue_deadline <= now:
             error = RunError("runtime.queue_timeout", "No eligible runner took the Run in time.")
             turns.end_run(draft, run, RunStatus.FAILED, error, BY_TIMER)
-    elif live.deadline <= now:
-        error = RunError("runtime.turn_deadline_exceeded", "The Run crossed its absolute deadline.")
-        end_attempt(draft, AttemptStatus.DEADLINE, error, BY_TIMER)
-        turns.end_run(draft, run, RunStatus.FAILED, error, BY_TIMER)
-    elif run.stop_as is not None and run.grace_deadline <= now:
+    elif run.stop_as is not None and run.grace_deadline <= min(now, live.deadline):
         _stopped(draft, run, run.stop_as, BY_TIMER)
     elif not live.ready_time and live.startup_deadline <= now:
         error = RunError("runtime.startup_timeout", "The harness was not ready in time.")
         _give_back(draft, run, AttemptStatus.STARTUP_TIMEOUT, error, AttemptKind.RETRY, BY_TIMER)
+    elif live.deadline <= now:
+        error = RunError("runtime.turn_deadline_exceeded", "The Run crossed its absolute deadline.")
+        end_attempt(draft, AttemptStatus.DEADLINE, error, BY_TIMER)
+        turns.end_run(draft, run, RunStatus.FAILED, error, BY_TIMER)
     return Answer(draft.state.head_seq)
 
 
@@ -165,18 +176,21 @@ def end_attempt(draft: Draft, status: AttemptStatus, error: RunError | None, cau
 
 
 def _stopped(draft: Draft, run: Run, stop_as: RunStatus, cause: Cause) -> None:
-    error = RunError("runtime.canceled", "The Run was canceled.") if stop_as is RunStatus.CANCELED else None
     end_attempt(draft, STOPPED_ATTEMPT[stop_as], None, cause)
+    _end_as_told(draft, run, stop_as, cause)
+
+
+def _end_as_told(draft: Draft, run: Run, stop_as: RunStatus, cause: Cause) -> None:
+    error = RunError("runtime.canceled", "The Run was canceled.") if stop_as is RunStatus.CANCELED else None
     turns.end_run(draft, run, stop_as, error, cause)
 
 
 def _give_back(draft: Draft, run: Run, status: AttemptStatus, error: RunError, kind: AttemptKind, cause: Cause) -> None:
     """Ends the attempt; the Run keeps its identity and may be claimed again, unless its bounds are used up."""
-    if run.stop_as is not None:
-        end_attempt(draft, status, error, cause)
-        turns.end_run(draft, run, run.stop_as, None, cause)
-        return
     end_attempt(draft, status, error, cause)
+    if run.stop_as is not None:
+        _end_as_told(draft, run, run.stop_as, cause)
+        return
     ended = draft.state.active
     failures, rules = ended.startup_failures if ended else 0, draft.rules
     if rules.max_startup_attempts and failures >= rules.max_startup_attempts:
@@ -189,28 +203,26 @@ def _give_back(draft: Draft, run: Run, status: AttemptStatus, error: RunError, k
         turns.make_ready(draft, run.run_id, kind)
 
 
+def why_fenced(state: SessionState, run_id: str, attempt_no: int) -> Reason:
+    """Why an attempt that is not the live one may not write."""
+    run = state.active
+    if run is not None and run.run_id == run_id:
+        return Reason.STALE_ATTEMPT if attempt_no < run.attempt_no else Reason.LEASE_LOST
+    waits = any(turn.run_id == run_id for turn in state.queue)
+    return Reason.LEASE_LOST if waits else Reason.ALREADY_SETTLED
+
+
 def _held(draft: Draft, lease: Lease) -> tuple[Run, Attempt, bool]:
     """The Run and attempt that the lease proves, and whether the message was applied before."""
     run = draft.state.active
-    if run is None or run.run_id != lease.run_id:
-        raise Refusal(
-            Reason.ALREADY_SETTLED,
-            f"Run {lease.run_id} is not active: stop working on it.",
-            {"run_id": lease.run_id},
-        )
-    if lease.attempt_no < run.attempt_no:
-        raise Refusal(
-            Reason.STALE_ATTEMPT,
-            f"Attempt {lease.attempt_no} of {lease.run_id} was replaced: stop working on it.",
-            {"attempt_no": str(run.attempt_no)},
-        )
-    attempt = run.live
+    attempt = run.live if run is not None and run.run_id == lease.run_id else None
     if (
-        attempt is None
+        run is None
+        or attempt is None
         or lease.attempt_no != run.attempt_no
         or not compare_digest(lease.token_hash, attempt.token_hash)
     ):
-        raise _lease_lost(draft, lease)
+        raise _fenced(draft, lease)
     if lease.message_no <= attempt.last_message_no:
         return run, attempt, True
     if lease.message_no != attempt.last_message_no + 1:
@@ -229,6 +241,19 @@ def _refuse(draft: Draft, lease: Lease, message: str, before: str, after: str) -
         _count(draft, lease, run.live)
     refusal = Refusal(Reason.ILLEGAL_TRANSITION, message, {"from": before, "to": after})
     return Answer(run_id=lease.run_id, refused=refusal)
+
+
+def _fenced(draft: Draft, lease: Lease) -> Refusal:
+    run, reason = draft.state.active, why_fenced(draft.state, lease.run_id, lease.attempt_no)
+    if reason is Reason.ALREADY_SETTLED:
+        return Refusal(reason, f"Run {lease.run_id} is not active: stop working on it.", {"run_id": lease.run_id})
+    if reason is Reason.STALE_ATTEMPT and run is not None:
+        return Refusal(
+            reason,
+            f"Attempt {lease.attempt_no} of {lease.run_id} was replaced: stop working on it.",
+            {"attempt_no": str(run.attempt_no)},
+        )
+    return _lease_lost(draft, lease)
 
 
 def _lease_lost(draft: Draft, lease: Lease) -> Refusal:

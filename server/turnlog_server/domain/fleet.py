@@ -137,9 +137,10 @@ class Goodbye:
     """The runner goes for good."""
 
 
-FromRunner = (
-    Ready | Accept | Decline | HarnessStarted | Reports | PreviewText | Settled | Abandoned | Heartbeat | Goodbye
-)
+Numbered = HarnessStarted | Reports | Settled | Abandoned
+"""What belongs to an attempt and has a number there."""
+
+FromRunner = Ready | Accept | Decline | Numbered | PreviewText | Heartbeat | Goodbye
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ Leases belong to runners, not to Runs: one statement renews all of this replica'
 
 import asyncio
 import random
-from collections import defaultdict
 from typing import Protocol
 
 import structlog
@@ -22,10 +21,10 @@ from turnlog_server.service.context import CallContext
 from turnlog_server.service.epochs import Epochs
 from turnlog_server.service.hub import Hub
 from turnlog_server.service.lane import Committed, Lane
-from turnlog_server.service.link import Held, Link, RunnerFrames, token_hash
+from turnlog_server.service.link import Held, Link, RunnerFrames, lost_reason, token_hash
 from turnlog_server.service.offers import Offers
+from turnlog_server.service.roster import Roster
 from turnlog_server.service.submission import Submission
-from turnlog_server.store.errors import StoreFault
 from turnlog_server.store.queue import Place, Queue, Reserved
 from turnlog_server.store.runners import RunnerKey, Runners
 from turnlog_server.store.sessions import Sessions
@@ -46,6 +45,7 @@ class FleetObserver(Protocol):
     def runner_gone(self) -> None: ...
     def offer(self, result: str) -> None: ...
     def lease_lost(self) -> None: ...
+    def fenced(self) -> None: ...
 
 
 class Fleet:
@@ -75,9 +75,7 @@ class Fleet:
         self._clock = clock
         self._settings = settings
         self._observer = observer
-        self._links: dict[tuple[str, str], Link] = {}
-        self._holders: dict[str, Link] = {}
-        self._places: defaultdict[Place, set[Link]] = defaultdict(set)
+        self._roster = Roster()
         self._dirty: set[Place] = set()
         self._wake = asyncio.Event()
         self._tasks = Background()
@@ -88,12 +86,12 @@ class Fleet:
     @property
     def connected(self) -> int:
         """Runners whose stream is here."""
-        return len(self._links)
+        return len(self._roster)
 
     @property
     def workspaces(self) -> set[str]:
         """The workspaces whose runners are here."""
-        return {link.workspace_id for link in self._links.values()}
+        return {link.workspace_id for link in self._roster}
 
     def start(self) -> None:
         """Begins to offer, to renew, and to look for who is lost."""
@@ -106,7 +104,7 @@ class Fleet:
     def drain(self) -> None:
         """Offers nothing more; runners are told to go elsewhere and keep what they hold."""
         self._draining = True
-        for link in self._links.values():
+        for link in self._roster:
             link.send(self._frames.drain(said.DrainReason.SERVER))
 
     async def close(self) -> None:
@@ -138,32 +136,35 @@ class Fleet:
                     {"harness_profile": name[:64]},
                 )
         epoch, drained = await self._runners.hello(workspace_id, hello, list(profiles.values()))
-        link = Link(ctx, hello, profiles, epoch, self._lane, self._frames, self._clock.now)
-        earlier = self._links.get((workspace_id, hello.runner_id))
+        link = Link(ctx, hello, profiles, epoch, self._roster.holders, self._lane, self._frames, self._clock.now)
+        earlier = self._roster.add(link)
         if earlier is not None:
             earlier.fail(Refusal(Reason.SERVER_DRAINING, "The runner has another stream now.", retry_after=1.0))
-            self._forget(earlier)
-        self._links[workspace_id, hello.runner_id] = link
         self._observer.runner_connected()
-        for pool in pools:
-            for profile_id in profiles.values():
-                self._places[Place(workspace_id, pool, profile_id)].add(link)
-        # What an earlier instance of the runner held is lost now: its process is gone.
-        for lost in await self._queue.held(workspace_id, hello.runner_id, epoch):
-            self._lose(lost, "The runner was started anew.")
+        try:
+            await self._welcome(link, held, drained)
+        except BaseException:
+            await self.disconnect(link)
+            raise
+        return link
+
+    async def _welcome(self, link: Link, held: tuple[said.HeldAttempt, ...], drained: bool) -> None:
         states = await self._still_held(link, held)
+        # The rest died with an earlier instance of the runner, or this one lost sight of it.
+        for lost in await self._queue.held(link.workspace_id, link.hello.runner_id, link.epoch + 1):
+            if (lost.session_id, lost.run_id) not in link.held:
+                self._lose(lost, "The runner came without it.")
         link.send(self._frames.welcome(self._settings, states))
-        for attempt in link.held.values():
+        for attempt in list(link.held.values()):
             await self._look(link, attempt)
         if drained:
             self._drain_runner(link)
         if self._draining:
             link.send(self._frames.drain(said.DrainReason.SERVER))
-        return link
 
     async def disconnect(self, link: Link) -> None:
         """The stream ended: not a goodbye, the lease goes on. Offers go to others at once."""
-        self._forget(link)
+        self._roster.remove(link)
         self._observer.runner_gone()
         for session_id, run_id in list(link.offers):
             offer = link.take_offer(session_id, run_id)
@@ -173,19 +174,18 @@ class Fleet:
 
     def handle(self, link: Link, message: said.FromRunner) -> None:
         """One message. Never waits."""
-        link.heard = True
+        link.listen()
         match message:
             case said.Ready(credits):
                 link.credits = credits
-                self._dirty.update(self._places_of(link))
+                self._dirty.update(self._roster.places_of(link))
                 self._wake.set()
             case said.Accept(held):
                 offered = link.offers.get((held.session_id, held.run_id))
                 self._observer.offer("accepted" if offered is not None else "late")
                 link.accept(held, self._offers.tools(offered.offer) if offered is not None else frozenset())
-                self._holders[held.session_id] = link
             case said.Decline(session_id, run_id, reason):
-                offer = link.take_offer(session_id, run_id)
+                offer = link.refuse_offer(session_id, run_id)
                 if offer is not None:
                     self._observer.offer("declined")
                     log.info("a runner declined a run", run=run_id, runner=link.hello.runner_id, reason=reason)
@@ -195,7 +195,9 @@ class Fleet:
                 if held is not None and held.attempt_no == attempt_no:
                     self._hub.preview(session_id, run_id, attempt_no, text)
             case said.HarnessStarted() | said.Reports() | said.Settled() | said.Abandoned():
-                link.report(message)
+                if not link.report(message):
+                    self._observer.fenced()
+                    self._tasks.once("fenced", self._say_why(link, message.proof))
             case said.Goodbye():
                 link.left = True
                 self._tasks.once("goodbye", self._goodbye(link))
@@ -210,41 +212,30 @@ class Fleet:
             run = commit.state.active
             if run is not None and run.status is RunStatus.READY:
                 pins = commit.facts.pins
-                place = Place(commit.facts.workspace_id, pins.runner_pool, pins.harness_profile_id)
-                if self._places.get(place):
-                    self._dirty.add(place)
-                    self._wake.set()
-            link = self._holders.get(commit.facts.session_id)
-            if link is None:
-                continue
-            for held in [held for held in link.held.values() if held.session_id == commit.facts.session_id]:
+                self.claimable(Place(commit.facts.workspace_id, pins.runner_pool, pins.harness_profile_id))
+            for link, held in self._roster.holders.held(commit.facts.session_id):
                 held.head = commit.state.head_seq
                 link.look(held, None if commit.deleted else commit.state)
-            still_held = any(held.session_id == commit.facts.session_id for held in link.held.values())
-            if not still_held and (run is None or run.live is None):
-                self._holders.pop(commit.facts.session_id, None)
 
     def claimable(self, place: Place) -> None:
-        """A hint: another replica made a Run claimable."""
-        if self._places.get(place):
+        """A Run became claimable, here or, by a hint, elsewhere."""
+        if self._roster.serves(place):
             self._dirty.add(place)
             self._wake.set()
 
     def hint(self, session_id: str, head: int) -> None:
         """A hint: another replica committed to this Session."""
-        link = self._holders.get(session_id)
-        if link is not None and not link.failure.done():
-            for held in list(link.held.values()):
-                if held.session_id == session_id and held.head != head:
-                    self._tasks.once("look", self._look(link, held))
+        for link, held in self._roster.holders.held(session_id):
+            if not link.failure.done() and held.head != head:
+                self._tasks.once("look", self._look(link, held))
 
     async def poll(self) -> None:
         """The safety poll: did anybody else write to a Session whose attempt is held here?"""
-        held = {h.session_id: h for link in self._links.values() for h in link.held.values()}
+        held = {held.session_id for link in self._roster for held in link.held.values()}
         if held:
             for session_id, head in (await self._sessions.heads(list(held))).items():
                 self.hint(session_id, head)
-        self._dirty.update(place for place, links in self._places.items() if any(link.free for link in links))
+        self._dirty.update(place for place in self._roster.places() if self._roster.free_at(place))
         self._wake.set()
 
     async def _look(self, link: Link, held: Held) -> None:
@@ -255,9 +246,17 @@ class Fleet:
         if link.held.get((held.session_id, held.run_id)) is held:
             link.look(held, state)
 
+    async def _say_why(self, link: Link, proof: said.LeaseProof) -> None:
+        """A message of an attempt that the runner does not hold."""
+        deadline = asyncio.get_running_loop().time() + 10
+        found = await self._sessions.get(link.workspace_id, proof.session_id, deadline)
+        reason = lost_reason(found[0][1] if found is not None else None, proof.run_id, proof.attempt_no)
+        log.info("a message without a lease", run=proof.run_id, runner=link.hello.runner_id, reason=reason.value)
+        link.lost(proof.session_id, proof.run_id, proof.attempt_no, reason)
+
     async def look(self) -> tuple[int, float]:
         """Runs that wait where runners of this replica serve, and the age of the oldest in seconds."""
-        seen = [await self._queue.look(place) for place in list(self._places)]
+        seen = [await self._queue.look(place) for place in self._roster.places()]
         return sum(count for count, _ in seen), max((age for _, age in seen), default=0.0)
 
     # -- offers
@@ -275,7 +274,7 @@ class Fleet:
         shards = list(range(self._queue.shards))
         random.shuffle(shards)
         for shard in shards:
-            while links := [link for link in self._places.get(place, ()) if link.free]:
+            while not self._draining and (links := self._roster.free_at(place)):
                 link = max(links, key=lambda link: (link.free, random.random()))
                 count = min(link.free, MOST_AT_ONCE)
                 reserved = await self._queue.reserve(place, shard, link.hello.runner_id, count)
@@ -286,14 +285,14 @@ class Fleet:
                 return
 
     async def _make_offer(self, link: Link, place: Place, reserved: Reserved) -> None:
-        offer = None
         try:
-            if link.free:
-                name = next(name for name, profile in link.profiles.items() if profile == place.profile)
-                offer = await self._offers.build(place.workspace_id, reserved, name)
-        except (Refusal, StoreFault):
-            log.warning("an offer could not be made", run=reserved.run_id)
-        if offer is None or not link.free:
+            name = next(name for name, profile in link.profiles.items() if profile == place.profile)
+            offer = await self._offers.build(place.workspace_id, reserved, name)
+        except Exception as exc:
+            # Its reservation stands for a few seconds more, so that other Runs go before it is tried again.
+            log.warning("an offer could not be made", run=reserved.run_id, error=repr(exc))
+            return
+        if offer is None or not link.free or self._draining:
             await self._queue.unreserve(reserved.session_id, reserved.run_id, link.hello.runner_id)
             return
         self._observer.offer("made")
@@ -312,7 +311,12 @@ class Fleet:
     # -- leases
 
     async def _leases(self) -> None:
-        heard = [link for link in self._links.values() if link.heard and not link.failure.done()]
+        silent_since = asyncio.get_running_loop().time() - self._settings.lease_ttl
+        for link in self._roster:
+            if link.heard_at < silent_since:
+                # A peer that is gone without a word: TCP would go on for long, and offers would go nowhere.
+                link.fail(Refusal(Reason.LEASE_LOST, "The runner was not heard of for the length of its lease."))
+        heard = [link for link in self._roster if link.heard and not link.left and not link.failure.done()]
         if not heard:
             return
         for link in heard:
@@ -375,28 +379,13 @@ class Fleet:
                 continue
             tools = await self._offers.tools_of(link.workspace_id, found[0][0].pins)
             key = (attempt.session_id, attempt.run_id)
-            link.held[key] = Held(*key, attempt.attempt_no, tools, run.stop_as)
-            self._holders[attempt.session_id] = link
+            link.hold(Held(*key, attempt.attempt_no, tools, run.stop_as, head=found[0][1].head_seq))
             states.append(said.HeldState(*key, attempt.attempt_no, live.last_message_no, run.stop_as))
         return states
 
-    def _places_of(self, link: Link) -> list[Place]:
-        return [place for place, links in self._places.items() if link in links]
-
-    def _forget(self, link: Link) -> None:
-        key = (link.workspace_id, link.hello.runner_id)
-        if self._links.get(key) is link:
-            del self._links[key]
-        for place in self._places_of(link):
-            self._places[place].discard(link)
-            if not self._places[place]:
-                del self._places[place]
-        for session_id in [session_id for session_id, holder in self._holders.items() if holder is link]:
-            del self._holders[session_id]
-
     def _epoch_moved(self, workspace_id: str, epoch: int) -> None:
         del epoch
-        for link in self._links.values():
+        for link in self._roster:
             if link.workspace_id == workspace_id:
                 self._tasks.once("judge", self._judge(link))
 

@@ -7,13 +7,14 @@ they are read and are answered in that order by a second task, which folds acks 
 import asyncio
 import hashlib
 import os
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import structlog
-
 from turnlog_server.domain import fleet as said
+from turnlog_server.domain import limits
+from turnlog_server.domain.attempts import why_fenced
 from turnlog_server.domain.commands import Abandon, AcceptRun, AppendReports, Command, HarnessReady, Lease, Settle
 from turnlog_server.domain.refusals import Reason, Refusal
 from turnlog_server.domain.session import Attempt, RunStatus, SessionState
@@ -21,9 +22,9 @@ from turnlog_server.service.context import CallContext
 from turnlog_server.service.lane import Lane
 from turnlog_server.service.submission import Result, Submission
 
-log = structlog.get_logger(__name__)
-
 ANSWER_SECONDS = 30.0
+# A runner that was told that a lease is lost counts that attempt's messages no more, and here they still wait.
+UNACKED_SLACK = 2
 GONE = {
     Reason.LEASE_LOST: said.LostReason.LEASE_LOST,
     Reason.NOT_FOUND: said.LostReason.LEASE_LOST,
@@ -79,13 +80,40 @@ class _Pending:
     key: Key
     attempt_no: int
     message_no: int
+    size: int
     future: asyncio.Future[Result]
     tools: frozenset[str] = frozenset()
     rejected: list[said.Rejected] = field(default_factory=list)
 
 
+class Holders:
+    """Which links hold an attempt of a Session; for a moment there may be two, one of which is to be told."""
+
+    def __init__(self) -> None:
+        self._links: defaultdict[str, set[Link]] = defaultdict(set)
+
+    def add(self, session_id: str, link: "Link") -> None:
+        """It holds one."""
+        self._links[session_id].add(link)
+
+    def discard(self, session_id: str, link: "Link") -> None:
+        """It holds none any more."""
+        links = self._links.get(session_id, set())
+        links.discard(link)
+        if not links:
+            self._links.pop(session_id, None)
+
+    def held(self, session_id: str) -> list[tuple["Link", "Held"]]:
+        """All that is held of a Session."""
+        links = self._links.get(session_id, ())
+        return [(link, held) for link in links for held in link.held.values() if held.session_id == session_id]
+
+
 class Link:
-    """A runner that is connected here."""
+    """A runner that is connected here.
+
+    heard: since the last renewal of its lease. heard_at: when last, in the time of the event loop.
+    """
 
     def __init__(
         self,
@@ -93,6 +121,7 @@ class Link:
         hello: said.Hello,
         profiles: dict[str, str],
         epoch: int,
+        holders: Holders,
         lane: Lane,
         frames: RunnerFrames,
         now: Callable[[], int],
@@ -105,10 +134,12 @@ class Link:
         self.offers: dict[Key, Offered] = {}
         self.credits = 0
         self.draining = False
-        self.heard = True
         self.left = False
         self.outbox: asyncio.Queue[bytes] = asyncio.Queue()
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.listen()
+        self._unacked = [0, 0]
+        self._holders = holders
         self._lane = lane
         self._frames = frames
         self._now = now
@@ -123,7 +154,14 @@ class Link:
     @property
     def free(self) -> int:
         """How many Runs may be offered now."""
-        return 0 if self.draining or self.failure.done() else max(0, self.credits - len(self.offers))
+        if self.draining or self.left or self.failure.done():
+            return 0
+        return max(0, self.credits - len(self.offers))
+
+    def listen(self) -> None:
+        """The runner was heard."""
+        self.heard = True
+        self.heard_at = asyncio.get_running_loop().time()
 
     def send(self, frame: bytes) -> None:
         """Queues a message to the runner."""
@@ -146,7 +184,7 @@ class Link:
         """Offers a Run; the token becomes worth something only by an Accept that is committed."""
 
         def expire() -> None:
-            if self.offers.pop((offer.session_id, offer.run_id), None) is not None:
+            if self.refuse_offer(offer.session_id, offer.run_id) is not None:
                 expired(self, offer)
 
         timer = asyncio.get_running_loop().call_later(seconds, expire)
@@ -161,6 +199,18 @@ class Link:
         offered.expiry.cancel()
         return offered.offer
 
+    def refuse_offer(self, session_id: str, run_id: str) -> said.Offer | None:
+        """As `take_offer`, for one that was declined or not answered: the runner has to grant credits anew."""
+        offer = self.take_offer(session_id, run_id)
+        if offer is not None:
+            self.credits = 0
+        return offer
+
+    def hold(self, held: Held) -> None:
+        """The attempt is this runner's."""
+        self.held[held.session_id, held.run_id] = held
+        self._holders.add(held.session_id, self)
+
     def accept(self, held: said.HeldAttempt, tools: frozenset[str]) -> None:
         """The runner takes an Offer; a second time, or late, its lease is worth nothing."""
         offer = self.take_offer(held.session_id, held.run_id)
@@ -172,14 +222,12 @@ class Link:
         command = AcceptRun(lease, self.hello.runner_id, self.hello.version, self.epoch)
         self._submit(held.session_id, lease, command, 256, tools)
 
-    def report(self, message: said.HarnessStarted | said.Reports | said.Settled | said.Abandoned) -> None:
-        """A numbered message of an attempt."""
+    def report(self, message: said.Numbered) -> bool:
+        """A numbered message of an attempt; False when this runner does not hold it."""
         proof = message.proof
         held = self.held.get((proof.session_id, proof.run_id))
         if held is None or held.attempt_no != proof.attempt_no:
-            reason = said.LostReason.STALE_ATTEMPT if held is not None else said.LostReason.LEASE_LOST
-            self.lost(proof.session_id, proof.run_id, proof.attempt_no, reason)
-            return
+            return False
         lease = Lease(proof.run_id, proof.attempt_no, token_hash(proof.token), proof.message_no)
         subject = self.ctx.caller.subject
         rejected: list[said.Rejected] = []
@@ -203,12 +251,13 @@ class Link:
                 held.ending = True
                 command = Abandon(lease, message.reason)
         self._submit(proof.session_id, lease, command, size, held.tools, rejected)
+        return True
 
     def lost(self, session_id: str, run_id: str, attempt_no: int, reason: said.LostReason) -> None:
         """Tells the runner to stop an attempt."""
         held = self.held.get((session_id, run_id))
         if held is not None and held.attempt_no == attempt_no:
-            del self.held[session_id, run_id]
+            self._release(held)
         self.send(self._frames.lease_lost(session_id, run_id, attempt_no, reason))
 
     def look(self, held: Held, state: SessionState | None) -> None:
@@ -217,13 +266,20 @@ class Link:
         live = run.live if run is not None and run.run_id == held.run_id else None
         if run is None or live is None or live.attempt_no != held.attempt_no:
             if not held.ending:
-                self.lost(held.session_id, held.run_id, held.attempt_no, said.LostReason.LEASE_LOST)
+                self.lost(
+                    held.session_id, held.run_id, held.attempt_no, lost_reason(state, held.run_id, held.attempt_no)
+                )
             return
         if run.stop_as is not None and held.stop_told is not run.stop_as:
             held.stop_told = run.stop_as
             grace = max(0.0, (run.grace_deadline - self._now()) / 1_000_000)
             tell = self._frames.cancel if run.stop_as is RunStatus.CANCELED else self._frames.interrupt
             self.send(tell(held.session_id, held.run_id, held.attempt_no, grace))
+
+    def _release(self, held: Held) -> None:
+        del self.held[held.session_id, held.run_id]
+        if not any(other.session_id == held.session_id for other in self.held.values()):
+            self._holders.discard(held.session_id, self)
 
     def _submit(
         self,
@@ -234,6 +290,8 @@ class Link:
         tools: frozenset[str],
         rejected: list[said.Rejected] | None = None,
     ) -> None:
+        if not self._within_bounds(size):
+            return
         loop = asyncio.get_running_loop()
         submission = Submission(session_id, command, size, loop.create_future(), self.ctx.caller, self.ctx.judge)
         try:
@@ -242,9 +300,34 @@ class Link:
             submission.future.set_exception(refusal)
         self._pending.put_nowait(
             _Pending(
-                (session_id, lease.run_id), lease.attempt_no, lease.message_no, submission.future, tools, rejected or []
+                (session_id, lease.run_id),
+                lease.attempt_no,
+                lease.message_no,
+                size,
+                submission.future,
+                tools,
+                rejected or [],
             )
         )
+
+    def _within_bounds(self, size: int) -> bool:
+        """Nothing else bounds what a runner puts into the lane: its messages may not be refused for a full queue."""
+        messages, waiting = self._unacked
+        if messages and (
+            messages >= UNACKED_SLACK * limits.RUNNER_UNACKED_MESSAGES
+            or waiting + size > UNACKED_SLACK * limits.RUNNER_UNACKED_BYTES
+        ):
+            most = limits.RUNNER_UNACKED_MESSAGES
+            self.fail(
+                Refusal(
+                    Reason.LIMIT_EXCEEDED,
+                    "Too much is unacknowledged: wait for an Ack, as Welcome says.",
+                    {"limit": "runner_unacked_messages", "maximum": str(most), "actual": str(messages + 1)},
+                )
+            )
+            return False
+        self._unacked = [messages + 1, waiting + size]
+        return True
 
     async def _complete(self) -> None:
         """Answers commands in the order in which they were sent."""
@@ -261,6 +344,10 @@ class Link:
                     self.fail(Refusal(Reason.STORE_UNAVAILABLE, "The database does not answer.", retry_after=1.0))
                 else:
                     self._applied(pending, result, acks)
+                if self.failure.done():
+                    # What came after a message that failed was refused as a gap. The runner sends all of it again.
+                    return
+                self._unacked = [self._unacked[0] - 1, self._unacked[1] - pending.size]
                 if self._pending.empty() or len(acks) > 64:
                     break
                 pending = self._pending.get_nowait()
@@ -280,12 +367,13 @@ class Link:
         state = result.state
         if not pending.message_no:
             run = state.active if state is not None else None
-            if run is None or run.attempt is None:
+            live = run.live if run is not None and run.run_id == run_id else None
+            if state is None or live is None or live.attempt_no != pending.attempt_no:
                 self.lost(session_id, run_id, pending.attempt_no, said.LostReason.LEASE_LOST)
                 return
-            held = Held(session_id, run_id, pending.attempt_no, pending.tools, head=state.head_seq if state else 0)
-            self.held[pending.key] = held
-            self.send(self._frames.accepted(session_id, run_id, run.attempt, self._now()))
+            held = Held(session_id, run_id, pending.attempt_no, pending.tools, head=state.head_seq)
+            self.hold(held)
+            self.send(self._frames.accepted(session_id, run_id, live, self._now()))
             self.look(held, state)
             return
         rejected = pending.rejected
@@ -298,7 +386,7 @@ class Link:
             if refused is not None:
                 held.ending = False
             else:
-                del self.held[pending.key]
+                self._release(held)
 
     def _refused(
         self, pending: _Pending, refusal: Refusal, acks: dict[Key, tuple[int, int, list[said.Rejected]]]
@@ -323,6 +411,11 @@ class Link:
     ) -> None:
         _, before, earlier = acks.get(pending.key, (0, 0, []))
         acks[pending.key] = (pending.attempt_no, max(before, through), earlier + rejected)
+
+
+def lost_reason(state: SessionState | None, run_id: str, attempt_no: int) -> said.LostReason:
+    """Why an attempt is not a runner's any more; None for a Session that is gone."""
+    return said.LostReason.LEASE_LOST if state is None else GONE[why_fenced(state, run_id, attempt_no)]
 
 
 def token_hash(token: bytes) -> str:
