@@ -91,6 +91,9 @@ class Boundary(StrEnum):
     TERMINAL = "terminal"
 
 
+INT64_MAX: Final = 2**63 - 1
+
+
 @dataclass(frozen=True, slots=True)
 class Cost:
     """What model calls used. `amount_nanos` is in billionths of `currency`."""
@@ -102,13 +105,16 @@ class Cost:
     currency: str = ""
 
     def plus(self, other: "Cost") -> "Cost":
-        """The sum. The first currency named stays; an amount in another one is left out of the sum of amounts."""
+        """The sum. The first currency named stays; an amount in another one is left out of the sum of amounts.
+
+        No sum outgrows the contract's int64, or what a runner reports could keep its Run from ever being written again.
+        """
         same = not self.currency or not other.currency or self.currency == other.currency
         return Cost(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cached_tokens + other.cached_tokens,
-            self.amount_nanos + (other.amount_nanos if same else 0),
+            min(self.input_tokens + other.input_tokens, INT64_MAX),
+            min(self.output_tokens + other.output_tokens, INT64_MAX),
+            min(self.cached_tokens + other.cached_tokens, INT64_MAX),
+            min(self.amount_nanos + (other.amount_nanos if same else 0), INT64_MAX),
             self.currency or other.currency,
         )
 

@@ -249,7 +249,8 @@ def show_status(draft: Draft) -> None:
     draft.emit(
         StatusChanged(status, active_run_id=active.run_id if active else ""),
         run_id=active.run_id if active else "",
-        attempt_no=active.attempt_no if active else 0,
+        # Of an attempt that has ended there is no event any more.
+        attempt_no=active.attempt_no if active and active.live else 0,
     )
 
 
