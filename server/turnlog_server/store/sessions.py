@@ -20,12 +20,7 @@ SELECT h.session_id, s.facts, t.state
  WHERE h.session_id = ANY(%(ids)s::text[]) AND h.head_seq >= 0"""
 
 SESSION_LOCK: LiteralString = """
-SELECT s.facts, t.state
-  FROM session_heads h
-  JOIN sessions s ON s.session_id = h.session_id
-  JOIN session_states t ON t.session_id = h.session_id
- WHERE h.session_id = %(id)s::text AND h.head_seq >= 0
-   FOR UPDATE OF h"""
+SELECT h.head_seq FROM session_heads h WHERE h.session_id = %(id)s::text FOR UPDATE OF h"""
 
 SESSION_GET: LiteralString = """
 SELECT s.facts, t.state, e.acl_epoch
@@ -112,9 +107,9 @@ async def session_read(conn: Connection, session_ids: Sequence[str]) -> dict[str
 
 async def session_lock(conn: Connection, session_id: str) -> Stored | None:
     """The Session, which nobody else may write until the transaction ends."""
-    cursor = await conn.execute(SESSION_LOCK, {"id": session_id})
-    row = await cursor.fetchone()
-    return None if row is None else (facts_of(row[0]), state_of(row[1]))
+    await conn.execute(SESSION_LOCK, {"id": session_id})
+    # Read only once it is locked: what one statement joins to a row that it had to wait for is older than that row.
+    return (await session_read(conn, [session_id])).get(session_id)
 
 
 async def event_matches(conn: Connection, wanted: Sequence[tuple[str, int, bytes]]) -> list[int]:
