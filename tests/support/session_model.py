@@ -39,7 +39,7 @@ from turnlog_server.domain.events import (
     SessionCreated,
     StatusChanged,
 )
-from turnlog_server.domain.fold import apply, facts_of, step
+from turnlog_server.domain.fold import apply, step
 from turnlog_server.domain.refusals import Refusal
 from turnlog_server.domain.session import (
     NO_COST,
@@ -339,9 +339,9 @@ def told(outcome: Decision | Refusal) -> object:
     return replace(outcome, answer=replace(outcome.answer, refused=None)), told(refused) if refused else None
 
 
-def folded_from(log: list[Event]) -> tuple[SessionFacts, SessionState]:
+def folded_from(log: list[Event]) -> SessionState:
     """A log folded by whoever has nothing but the log."""
     state = SessionState()
     for event in log:
         state = apply(state, event)
-    return facts_of("sess_1", log[0]), state
+    return state

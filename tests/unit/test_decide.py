@@ -1,4 +1,4 @@
-"""Whatever is asked of a Session, in whatever order, sensible or not: it is refused, or its log stays what it promises."""
+"""Whatever is asked of a Session, in whatever order: it is refused, or its log stays what it promises."""
 
 from dataclasses import replace
 from typing import get_args
@@ -29,6 +29,7 @@ from turnlog_server.domain.commands import (
 from turnlog_server.domain.decide import Decision, next_due
 from turnlog_server.domain.draft import SECOND
 from turnlog_server.domain.events import ModelCalled, Said
+from turnlog_server.domain.fold import facts_of
 from turnlog_server.domain.refusals import Reason, Refusal
 from turnlog_server.domain.session import AttemptStatus, Cost, RunError, RunStatus, Status
 
@@ -64,6 +65,7 @@ class Asked(RuleBasedStateMachine):
     @rule(steps=st.integers(1, 4), said=st.lists(facts, max_size=2), outcome=st.sampled_from(Outcome))
     def a_good_runner(self, steps, said, outcome):
         """Does what comes next, so that the rest meets attempts in every state."""
+        reports = tuple((fact, b"p") for fact in said)
         for _ in range(steps):
             run = self.model.state.active
             live = run.live if run is not None else None
@@ -73,9 +75,8 @@ class Asked(RuleBasedStateMachine):
                 self.model.accept()
             elif live.status is AttemptStatus.STARTING:
                 self.with_lease("held", lambda lease: HarnessReady(lease, "svc_1"), 0)
-            elif said:
-                self.with_lease("held", lambda lease: AppendReports(lease, "svc_1", tuple((f, b"p") for f in said)), 0)
-                said = []
+            elif live.last_message_no == 1:
+                self.with_lease("held", lambda lease: AppendReports(lease, "svc_1", reports), 0)
             else:
                 self.with_lease("held", lambda lease: Settle(lease, outcome), 0)
 
@@ -201,9 +202,8 @@ class Asked(RuleBasedStateMachine):
         model = getattr(self, "model", None)
         if model is None or not model.sound:
             return
-        facts, state = folded_from(model.log)
-        assert facts == model.facts
-        assert state == model.folded
+        assert facts_of(model.facts.session_id, model.log[0]) == model.facts
+        assert folded_from(model.log) == model.folded
         if model.rules.queue_timeout:
             for _ in range(3 * (len(model.queue) + 1)):
                 if model.state.active is not None:

@@ -1,4 +1,4 @@
-"""Every Run ends: whatever runners and callers do not do, a timer does, and what it does is no matter of when it comes."""
+"""Every Run ends: what runners and callers do not do, a timer does, and coming late it does the same."""
 
 from dataclasses import replace
 
