@@ -256,8 +256,8 @@ def rules_page() -> str:
         raise SystemExit(f"docs/rules.toml has no sentence for {', '.join(unsaid)}")
     text = (
         "# Rules\n\n"
-        "What this version holds, one sentence a rule, and the tests that name it. A rule that no test names is not on\n"
-        "this page. Numbers are names and have gaps.\n"
+        "What this version holds, one sentence a rule, and the tests that name it. A rule that no test names is\n"
+        "not on this page. Numbers are names and have gaps.\n"
     )
     for rule in sorted(named, key=lambda name: (int(re.sub(r"\D", "", name)), name)):
         text += f"\n**{rule}.** {sentences[rule]}\n\n"
