@@ -29,6 +29,9 @@ log = structlog.get_logger(__name__)
 
 FIRST_PAUSE, MAX_PAUSE = 0.2, 5.0
 HEALTH_INTERVAL = 0.25
+# For how long calls are still told SERVER_DRAINING, which sends their clients elsewhere, before the port is closed: one
+# that arrives while gRPC closes it is told CANCELLED, which says nothing.
+FAREWELL = 0.25
 # What calls in flight get after the drain even where it took all of its time.
 LEAST_GRACE = 0.5
 
@@ -154,6 +157,7 @@ class Node:
         await self._step("companion", self._companion.stop(), self._settings.drain_grace_seconds)
         if self._replica is not None:
             await self._step("drain", self._replica.drain(), deadline - loop.time())
+            await self._step("farewell", asyncio.sleep(FAREWELL), deadline - loop.time())
         if self._door is not None:
             await self._close_door(self._door, max(LEAST_GRACE, deadline - loop.time()))
         if self._replica is not None:
