@@ -136,7 +136,8 @@ class Fleet:
                     {"harness_profile": name[:64]},
                 )
         epoch, drained = await self._runners.hello(workspace_id, hello, list(profiles.values()))
-        link = Link(ctx, hello, profiles, epoch, self._roster.holders, self._lane, self._frames, self._clock.now)
+        holders, give_up = self._roster.holders, self._give_up
+        link = Link(ctx, hello, profiles, epoch, holders, give_up, self._lane, self._frames, self._clock.now)
         earlier = self._roster.add(link)
         if earlier is not None:
             earlier.fail(Refusal(Reason.SERVER_DRAINING, "The runner has another stream now.", retry_after=1.0))
@@ -351,6 +352,9 @@ class Fleet:
         command = AttemptLost(lost.run_id, lost.attempt_no, reason)
         future = asyncio.get_running_loop().create_future()
         self._tasks.once("lose", self._lane.internal(Submission(lost.session_id, command, 256, future)))
+
+    def _give_up(self, held: Held) -> None:
+        self._lose(Reserved(held.session_id, held.run_id, held.attempt_no), "The runner did not prove its lease.")
 
     async def _goodbye(self, link: Link) -> None:
         key = RunnerKey(link.workspace_id, link.hello.runner_id, link.epoch)

@@ -122,6 +122,7 @@ class Link:
         profiles: dict[str, str],
         epoch: int,
         holders: Holders,
+        give_up: Callable[["Held"], None],
         lane: Lane,
         frames: RunnerFrames,
         now: Callable[[], int],
@@ -140,6 +141,7 @@ class Link:
         self.listen()
         self._unacked = [0, 0]
         self._holders = holders
+        self._give_up = give_up
         self._lane = lane
         self._frames = frames
         self._now = now
@@ -213,10 +215,11 @@ class Link:
 
     def accept(self, held: said.HeldAttempt, tools: frozenset[str]) -> None:
         """The runner takes an Offer; a second time, or late, its lease is worth nothing."""
-        offer = self.take_offer(held.session_id, held.run_id)
-        if offer is None or offer.token != held.token or offer.attempt_no != held.attempt_no:
-            self.lost(held.session_id, held.run_id, held.attempt_no, said.LostReason.LEASE_LOST)
+        offered = self.offers.get((held.session_id, held.run_id))
+        if offered is None or (offered.offer.token, offered.offer.attempt_no) != (held.token, held.attempt_no):
+            self._drop(held.session_id, held.run_id, held.attempt_no, said.LostReason.LEASE_LOST)
             return
+        self.take_offer(held.session_id, held.run_id)
         self.credits = max(0, self.credits - 1)
         lease = Lease(held.run_id, held.attempt_no, token_hash(held.token))
         command = AcceptRun(lease, self.hello.runner_id, self.hello.version, self.epoch)
@@ -259,6 +262,13 @@ class Link:
         if held is not None and held.attempt_no == attempt_no:
             self._release(held)
         self.send(self._frames.lease_lost(session_id, run_id, attempt_no, reason))
+
+    def _drop(self, session_id: str, run_id: str, attempt_no: int, reason: said.LostReason) -> None:
+        """As `lost`. A runner that made a mistake may hold the attempt all the same: then it is given up in earnest."""
+        held = self.held.get((session_id, run_id))
+        self.lost(session_id, run_id, attempt_no, reason)
+        if held is not None and held.attempt_no == attempt_no:
+            self._give_up(held)
 
     def look(self, held: Held, state: SessionState | None) -> None:
         """The Session of a held attempt changed, by whomever: is it to be stopped, is it still the runner's?"""
@@ -393,7 +403,7 @@ class Link:
     ) -> None:
         session_id, run_id = pending.key
         if refusal.reason in GONE:
-            self.lost(session_id, run_id, pending.attempt_no, GONE[refusal.reason])
+            self._drop(session_id, run_id, pending.attempt_no, GONE[refusal.reason])
         elif refusal.reason in REJECTS:
             rejected = said.Rejected(pending.message_no, refusal.reason.value, refusal.message)
             self._acknowledge(pending, acks, 0, [rejected])
