@@ -365,7 +365,7 @@ class Space:
     @asynccontextmanager
     async def runner(self, **hello: Any) -> AsyncIterator["FakeRunner"]:
         """A runner that does what the test says, connected and welcomed."""
-        rpc = self.live.rpc(hello.pop("key", None) or self.runner_key)
+        rpc = Rpc(hello.pop("address", self.live.address), hello.pop("key", None) or self.runner_key)
         runner = FakeRunner(rpc, harness=self.harness, **hello)
         try:
             await runner.welcome()
@@ -465,6 +465,15 @@ class FakeRunner:
             got = await self.receive(timeout)
             if got.WhichOneof("message") == kind:
                 return getattr(got, kind)
+
+    async def refused(self, timeout: float = 20) -> Refused:
+        """With what status the stream ends."""
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    await self.receive(timeout)
+        except Refused as refused:
+            return refused
 
     async def welcome(self) -> Any:
         """Says Hello and waits for Welcome."""
