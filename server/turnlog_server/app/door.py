@@ -28,7 +28,7 @@ OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     # gRPC sends pings of its own to measure, has one on its way at a time, and by itself waits a minute for that one.
     ("grpc.http2.ping_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.http2.max_pings_without_data", 0),
     # A second server on the same port is a mistake, and must not get half of the connections.
     ("grpc.so_reuseport", 0),
