@@ -2,8 +2,8 @@
 #
 #   make run        a server with a database and a runner, to try it out
 #   make test       all tests; those whose tool is not here are listed as skipped
-#   make lint       style, types, import contracts, the contract and its generated code
-#   make generate   the Python that is committed beside the contract
+#   make lint       style, types, import contracts, the contract, generated code and docs
+#   make generate   the Python that is committed beside the contract, the docs made from the code
 #
 # ARGS goes to the command: make run ARGS="--listen 127.0.0.1:8000", make test ARGS="-k lane".
 
@@ -29,9 +29,11 @@ lint: $(VENV)/.has-dev
 	$(BIN)/lint-imports
 	$(BIN)/buf lint
 	$(BIN)/python proto/generate.py --check
+	$(BIN)/python docs/generate.py --check
 
 generate: $(VENV)/.has-dev
 	$(BIN)/python proto/generate.py
+	$(BIN)/python docs/generate.py
 
 # Marks that stand for what is installed: made again when pyproject.toml says something else.
 $(VENV)/.has-server: pyproject.toml | $(VENV)/.made

@@ -295,7 +295,7 @@ def main() -> int:
     stale = [path for path, text in fresh.items() if not path.is_file() or path.read_text("utf-8") != text]
     for path in stale:
         if check:
-            print(f"not what the code says: {path.relative_to(ROOT)} (run `python docs/generate.py`)")
+            print(f"not what the code says: {path.relative_to(ROOT)} (run `make generate`)")
         else:
             path.write_text(fresh[path], "utf-8")
     return 1 if check and stale else 0
