@@ -247,9 +247,7 @@ async def test_an_id_is_new_again_once_it_is_forgotten(dsn: str) -> None:
     async with live_replica(dsn, *QUICK) as live:
         space = replace(space, live=live, rpc=live.rpc(space.key))
         named = {"method": "AppendEvent", "session_id": session_id, "request_id": asked["request_id"]}
-        async with asyncio.timeout(30):
-            while await _known(space, named):
-                await asyncio.sleep(0.1)
+        await _forgotten(space, named)
         other = asked | {"user_message": {"parts": [{"text": "another"}]}}
         second = await space.rpc.call("AppendEvent", **other)
         assert (second.replayed, second.seq > first.seq, second.run_id != first.run_id) == (False, True, True)
@@ -261,12 +259,14 @@ async def test_an_id_is_new_again_once_it_is_forgotten(dsn: str) -> None:
         assert refused.value.reason == "SESSION_TERMINAL"
 
 
-async def _known(space: Space, named: dict[str, object]) -> bool:
-    try:
-        await space.rpc.call("GetRequest", **named)
-    except Refused:
-        return False
-    return True
+async def _forgotten(space: Space, named: dict[str, object]) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await space.rpc.call("GetRequest", **named)
+            except Refused:
+                return
+            await asyncio.sleep(0.1)
 
 
 async def _days_later(live: Live) -> None:

@@ -1,7 +1,8 @@
 """Use cases of reading logs: a page, a follow, many follows."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -115,7 +116,8 @@ class Events:
                     yield cursor.session_id, cursor.farewell()
                 else:
                     dirty[cursor] = None
-            live = {cursor for cursor in cursors if not cursor.ended}
+            # When each last said something, the one that is silent for longest first.
+            live = dict.fromkeys((cursor for cursor in cursors if not cursor.ended), _now())
             while live:
                 if self._draining.is_set():
                     raise Refusal(
@@ -126,15 +128,16 @@ class Events:
                 wake.clear()
                 async for sent in self._round(dirty, live):
                     yield sent
+                for cursor in self._silent(live):
+                    yield cursor.session_id, cursor.progress()
                 if live and not dirty:
-                    for cursor in await self._silence(wake, live):
-                        yield cursor.session_id, cursor.progress()
+                    await self._pause(wake, live)
         finally:
             self._observer.follower_closed()
             for cursor in opened:
                 cursor.close()
 
-    async def _round(self, dirty: dict[Cursor, None], live: set[Cursor]) -> AsyncIterator[tuple[str, bytes]]:
+    async def _round(self, dirty: dict[Cursor, None], live: dict[Cursor, float]) -> AsyncIterator[tuple[str, bytes]]:
         """One step of each cursor that has something to do."""
         for cursor in list(dirty):
             # Taken out first: a wake that comes while it works puts it back.
@@ -144,18 +147,24 @@ class Events:
                 yield cursor.session_id, frame
             if cursor.ended:
                 dirty.pop(cursor, None)
-                live.discard(cursor)
+                del live[cursor]
             elif frames:
                 dirty[cursor] = None
+                _spoke(live, cursor)
 
-    async def _silence(self, wake: asyncio.Event, live: set[Cursor]) -> list[Cursor]:
-        """Waits for something to happen; after a while of nothing, the cursors that owe a sign of life."""
-        try:
-            async with asyncio.timeout(self._settings.progress_seconds):
+    def _silent(self, live: dict[Cursor, float]) -> Iterator[Cursor]:
+        """The cursors that owe a sign of life, however much is written that they did not ask for."""
+        now = _now()
+        while live and next(iter(live.values())) + self._settings.progress_seconds <= now:
+            cursor = next(iter(live))
+            _spoke(live, cursor)
+            yield cursor
+
+    async def _pause(self, wake: asyncio.Event, live: dict[Cursor, float]) -> None:
+        """Until something happens, or a sign of life is due."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(next(iter(live.values())) + self._settings.progress_seconds):
                 await wake.wait()
-        except TimeoutError:
-            return list(live)
-        return []
 
     def _cursor(
         self,
@@ -174,3 +183,12 @@ class Events:
 
         cursor = Cursor(self._hub, self._store, self._frames, watch, session_id, after, options, woken)
         return cursor
+
+
+def _spoke(live: dict[Cursor, float], cursor: Cursor) -> None:
+    del live[cursor]
+    live[cursor] = _now()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

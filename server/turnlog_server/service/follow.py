@@ -53,8 +53,8 @@ class Watch:
 
     async def check(self) -> None:
         """Raises the Refusal that ends the stream."""
-        known = self.epochs.get(self.caller.workspace_id)
-        if known is not None and known != self.caller.epoch:
+        # Again, if it moved once more meanwhile: what is delivered next is delivered without another look.
+        while self.epochs.get(self.caller.workspace_id) not in (None, self.caller.epoch):
             self.caller = await self.judge(self.caller)
             self.epochs.note(self.caller.workspace_id, self.caller.epoch)
 
@@ -124,16 +124,17 @@ class Cursor:
         await self._watch.check()
         if ring.deleted:
             raise not_found("session", self.session_id)
-        if ring.covers(self.seq):
+        if not ring.covers(self.seq):
+            self._caught_up = False
+            await self._replay(frames)
+        # No `else`: who read to the end of the log is at the ring from there on, and nobody would wake it to say so.
+        if not self.ended and ring.covers(self.seq):
             entries = ring.after(self.seq)
             if entries:
                 self._deliver(entries, frames, shared=True)
             elif not self._caught_up:
                 self._caught_up = True
                 frames.append(self._frames.caught_up(self.seq))
-        else:
-            self._caught_up = False
-            await self._replay(frames)
         if self._over_at is not None and self.seq >= self._over_at and not self.ended and self._waits:
             self.ended = True
             frames.append(self._frames.boundary(self.seq))
