@@ -36,6 +36,7 @@ from turnlog_server.domain.events import (
     RunEnded,
     RunQueued,
     RunReady,
+    Said,
     SessionCreated,
     StatusChanged,
 )
@@ -126,6 +127,7 @@ class Model:
         self._folded_runs: dict[str, Run | QueuedTurn] = {}
         self._next_id = 1
         self._holder: tuple[str, int] | None = None
+        self._working: tuple[str, int] | None = None
         self._active = ""
         self._numbers: dict[str, int] = {}
         self._used: dict[tuple[str, int], Cost] = {}
@@ -268,7 +270,12 @@ class Model:
                 assert event.attempt_no == self._numbers[event.run_id] + 1, "attempt_no does not rise by one"
                 self._numbers[event.run_id] = event.attempt_no
                 self._holder, self._used[key] = key, NO_COST
+            case StatusChanged(Status.RUNNING):
+                self._working = key
+            case Said():
+                assert self._working == key, "a harness speaks that is not ready"
             case ModelCalled(cost):
+                assert self._working == key, "a harness calls a model and is not ready"
                 self._used[key] = self._used[key].plus(cost)
             case AttemptEnded(_, _, cost):
                 assert self._holder == key, "an attempt ended that had not begun, or twice"
@@ -306,6 +313,7 @@ class Model:
         assert state.status is status_of(state) is self.statuses()[-1], "status, Run and log disagree"
         assert legal_path(self.statuses())
         assert [turn.run_id for turn in state.queue] == self.queue
+        assert len(self.queue) <= self.rules.max_queued_turns
         assert (state.active.run_id if state.active else "") == self._active
         assert state.active is not None or not state.queue, "a turn waits and the Session is free"
         assert not (state.terminal and (state.active or state.queue)), "a terminal Session has an open turn"

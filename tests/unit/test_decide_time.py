@@ -19,7 +19,7 @@ from turnlog_server.domain.commands import (
 from turnlog_server.domain.decide import next_due
 from turnlog_server.domain.draft import SECOND
 from turnlog_server.domain.refusals import Reason
-from turnlog_server.domain.session import AttemptKind, AttemptStatus, RunStatus, Status
+from turnlog_server.domain.session import AttemptKind, AttemptStatus, RunError, RunStatus, Status
 
 FAILED = ("runtime.queue_timeout", "runtime.startup_exhausted", "runtime.attempts_exhausted")
 STAGES = ("ready", "starting", "running")
@@ -183,8 +183,8 @@ def test_nobody_takes_the_run():
     ("command", "ends_as", "session"),
     [
         (lambda run_id: SendInterrupt(AUTHOR, b"i", run_id), RunStatus.INTERRUPTED, Status.IDLE),
-        (lambda run_id: CancelRun(AUTHOR, run_id), RunStatus.CANCELED, Status.IDLE),
-        (lambda run_id: CancelSession(AUTHOR), RunStatus.CANCELED, Status.CANCELED),
+        (lambda run_id: CancelRun(AUTHOR, run_id, "why"), RunStatus.CANCELED, Status.IDLE),
+        (lambda run_id: CancelSession(AUTHOR, "why"), RunStatus.CANCELED, Status.CANCELED),
     ],
     ids=["interrupt", "cancel run", "cancel session"],
 )
@@ -202,7 +202,7 @@ def test_a_run_that_was_told_to_stop_stops_however_its_attempt_ends(stage, way, 
     assert model.ended == {token.run_id: ends_as}
     assert model.state.status is session
     error = model.runs[token.run_id].error
-    assert (error.code if error else "") == ("runtime.canceled" if ends_as is RunStatus.CANCELED else "")
+    assert error == (RunError("runtime.canceled", "why") if ends_as is RunStatus.CANCELED else None)
 
 
 def test_a_second_wish_to_stop_changes_nothing_but_that_the_session_ends():

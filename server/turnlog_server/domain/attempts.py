@@ -177,19 +177,14 @@ def end_attempt(draft: Draft, status: AttemptStatus, error: RunError | None, cau
 
 def _stopped(draft: Draft, run: Run, stop_as: RunStatus, cause: Cause) -> None:
     end_attempt(draft, STOPPED_ATTEMPT[stop_as], None, cause)
-    _end_as_told(draft, run, stop_as, cause)
-
-
-def _end_as_told(draft: Draft, run: Run, stop_as: RunStatus, cause: Cause) -> None:
-    error = RunError("runtime.canceled", "The Run was canceled.") if stop_as is RunStatus.CANCELED else None
-    turns.end_run(draft, run, stop_as, error, cause)
+    turns.end_run(draft, run, stop_as, run.stop_error, cause)
 
 
 def _give_back(draft: Draft, run: Run, status: AttemptStatus, error: RunError, kind: AttemptKind, cause: Cause) -> None:
     """Ends the attempt; the Run keeps its identity and may be claimed again, unless its bounds are used up."""
     end_attempt(draft, status, error, cause)
     if run.stop_as is not None:
-        _end_as_told(draft, run, run.stop_as, cause)
+        turns.end_run(draft, run, run.stop_as, run.stop_error, cause)
         return
     ended = draft.state.active
     failures, rules = ended.startup_failures if ended else 0, draft.rules

@@ -120,6 +120,7 @@ class StopRequested:
     ends_as: RunStatus
     grace_deadline: int
     ends_session: bool = False
+    error: RunError | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,8 +94,8 @@ def _run(state: SessionState, event: Event) -> tuple[SessionState, Run | QueuedT
                 ready_event_id=event.event_id,
                 ready_time=event.time,
             )
-        case StopRequested(ends_as, grace_deadline, ends_session):
-            run = replace(run, stop_as=ends_as, grace_deadline=grace_deadline)
+        case StopRequested(ends_as, grace_deadline, ends_session, error):
+            run = replace(run, stop_as=ends_as, stop_error=error, grace_deadline=grace_deadline)
             state = replace(state, closing=state.closing or ends_session)
         case AttemptStarted() as fact:
             attempt = Attempt(

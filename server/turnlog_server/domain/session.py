@@ -201,7 +201,7 @@ class Run:
 
     ready_event_id: the event that made it claimable, the trigger of the next attempt.
     startup_failures: attempts in a row that never got their harness ready.
-    stop_as: how it will end, once it was told to stop.
+    stop_as, stop_error: how it will end, once it was told to stop, and with what error.
     """
 
     run_id: str
@@ -218,6 +218,7 @@ class Run:
     startup_failures: int = 0
     attempt: Attempt | None = None
     stop_as: RunStatus | None = None
+    stop_error: RunError | None = None
     grace_deadline: int = 0
     cost: Cost = NO_COST
     error: RunError | None = None

@@ -125,8 +125,7 @@ def cancel_run(draft: Draft, command: CancelRun) -> Answer:
     state, error = draft.state, _canceled(command.reason, "the Run was canceled")
     active = state.active
     if active is not None and active.run_id == command.run_id:
-        if active.stop_as is None:
-            stop(draft, active, RunStatus.CANCELED, command.author.cause, error)
+        stop(draft, active, RunStatus.CANCELED, command.author.cause, error)
         return _last(draft, command.run_id)
     if any(turn.run_id == command.run_id for turn in state.queue):
         draft.emit(
@@ -193,7 +192,10 @@ def stop(
             return
         grace = run.grace_deadline if run.stop_as is not None else draft.now + draft.rules.stop_grace
         draft.emit(
-            StopRequested(ends_as, grace, ends_session), run_id=run.run_id, attempt_no=run.attempt_no, cause=cause
+            StopRequested(ends_as, grace, ends_session, error),
+            run_id=run.run_id,
+            attempt_no=run.attempt_no,
+            cause=cause,
         )
         return
     end_run(draft, run, ends_as, error, cause, ends_session=ends_session)

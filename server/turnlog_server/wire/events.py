@@ -232,10 +232,14 @@ def _write_stop(message: Pb, fact: StopRequested) -> None:
     message.run_stop_requested.ends_as = RUN_STATUS.number(fact.ends_as)  # type: ignore[assignment]
     message.run_stop_requested.grace_deadline.FromMicroseconds(fact.grace_deadline)
     message.run_stop_requested.ends_session = fact.ends_session
+    if fact.error is not None:
+        message.run_stop_requested.error.CopyFrom(error_to(fact.error))  # type: ignore[arg-type]
 
 
 def _read_stop(stop: run_event_pb2.RunStopRequested) -> StopRequested:
-    return StopRequested(RUN_STATUS.value(stop.ends_as), stop.grace_deadline.ToMicroseconds(), stop.ends_session)
+    return StopRequested(
+        RUN_STATUS.value(stop.ends_as), stop.grace_deadline.ToMicroseconds(), stop.ends_session, error_from(stop)
+    )
 
 
 def _write_started(message: Pb, fact: AttemptStarted) -> None:

@@ -69,11 +69,13 @@ class RunEnded(_message.Message):
     def __init__(self, status: _Optional[_Union[_run_pb2.RunStatus, str]] = ..., error: _Optional[_Union[_content_pb2.RunError, _Mapping]] = ..., cost: _Optional[_Union[_content_pb2.Cost, _Mapping]] = ..., attempts: _Optional[int] = ..., was_queued: _Optional[bool] = ...) -> None: ...
 
 class RunStopRequested(_message.Message):
-    __slots__ = ("ends_as", "grace_deadline", "ends_session")
+    __slots__ = ("ends_as", "grace_deadline", "ends_session", "error")
     ENDS_AS_FIELD_NUMBER: _ClassVar[int]
     GRACE_DEADLINE_FIELD_NUMBER: _ClassVar[int]
     ENDS_SESSION_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
     ends_as: _run_pb2.RunStatus
     grace_deadline: _timestamp_pb2.Timestamp
     ends_session: bool
-    def __init__(self, ends_as: _Optional[_Union[_run_pb2.RunStatus, str]] = ..., grace_deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., ends_session: _Optional[bool] = ...) -> None: ...
+    error: _content_pb2.RunError
+    def __init__(self, ends_as: _Optional[_Union[_run_pb2.RunStatus, str]] = ..., grace_deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., ends_session: _Optional[bool] = ..., error: _Optional[_Union[_content_pb2.RunError, _Mapping]] = ...) -> None: ...

@@ -4681,6 +4681,11 @@ class RunStopRequested(betterproto2.Message):
     True when the whole Session ends as canceled once the Run did.
     """
 
+    error: "RunError | None" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    The error that the Run will end with: for RUN_STATUS_CANCELED the reason that was given. Absent when interrupted.
+    """
+
 
 default_message_pool.register_message("turnlog.v1", "RunStopRequested", RunStopRequested)
 
