@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support import zombie
-from support.fleet import SUCCEEDED, attempts_of, ended, event, held, kind, reason, runner_row, seen, status
+from support.fleet import SUCCEEDED, attempts_of, ended, event, held, kind, reason, renewed, runner_row, seen, status
 from support.http2_proxy import http2_proxy
 from support.replicas import Space, said
 from turnlog.runner.v1 import runner_service_pb2 as pb
@@ -55,10 +55,11 @@ async def test_any_message_renews_the_lease(space: Space) -> None:
     await space.session("hello")
     async with space.runner(beats=False) as runner:
         offer = await runner.start()
-        began = (await runner_row(space, runner.runner_id)).lease_expire_time.ToMicroseconds()
-        # Until three leases could have run out.
-        while (await runner_row(space, runner.runner_id)).lease_expire_time.ToMicroseconds() < began + 6_000_000:
+        # Until two leases could have run out.
+        later = asyncio.create_task(renewed(space, runner.runner_id, 4.0))
+        while not later.done():
             await runner.append(offer, "word")
+        await later
         await runner.settle(offer)
         assert seen(runner, "lease_lost") == []
 

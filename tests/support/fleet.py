@@ -1,5 +1,6 @@
 """What tests of the fleet wait for and look at."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -51,6 +52,15 @@ async def runner_row(space: Space, runner_id: str) -> Any:
     """The runner as operators see it."""
     runners = (await space.rpc.call("ListRunners", page_size=500)).runners
     return next(runner for runner in runners if runner.runner_id == runner_id)
+
+
+async def renewed(space: Space, runner_id: str, seconds: float) -> None:
+    """Returns once the runner's lease reaches that much further than now."""
+    began = (await runner_row(space, runner_id)).lease_expire_time.ToMicroseconds()
+    while True:
+        if (await runner_row(space, runner_id)).lease_expire_time.ToMicroseconds() > began + seconds * 1_000_000:
+            return
+        await asyncio.sleep(0.05)
 
 
 def status(attempt: Any) -> str:

@@ -485,7 +485,7 @@ class FakeRunner:
 
     async def _beat(self, seconds: float) -> None:
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            while True:
+            while self.beats:
                 await asyncio.sleep(seconds)
                 await self.send(heartbeat=fleet.Heartbeat())
 
