@@ -25,7 +25,7 @@ test: $(VENV)/.has-dev
 
 lint: $(VENV)/.has-dev
 	$(BIN)/ruff check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 	$(BIN)/buf lint
 	$(BIN)/python proto/generate.py --check

@@ -1,6 +1,7 @@
 """Generates the Python that is committed beside the contract. `--check` tells whether it is what the contract says.
 
-Server and raw clients: `proto/gen/python` by grpc_tools.protoc. SDK messages: `turnlog_client/messages` by betterproto2.
+Server and raw clients: `proto/gen/python` by grpc_tools.protoc, and the contract described, with its comments.
+SDK messages: `turnlog_client/messages` by betterproto2.
 """
 
 import filecmp
