@@ -7,7 +7,6 @@ from support.fleet import (
     attempts_of,
     ended,
     event,
-    held,
     kind,
     reason,
     run_of,
@@ -16,7 +15,7 @@ from support.fleet import (
     status,
     types,
 )
-from support.replicas import FakeRunner, Refused, Space, live_replica, make_space
+from support.replicas import FakeRunner, Refused, Space, accept_of, live_replica, make_space
 from turnlog.runner.v1 import runner_service_pb2 as pb
 from turnlog_server.domain.access import Role
 
@@ -99,7 +98,7 @@ async def test_a_second_accept_is_worth_nothing(space: Space) -> None:
     created = await space.session("hello")
     async with space.runner() as runner, space.runner() as other:
         offer = await runner.start()
-        await other.send(accept=pb.Accept(**accept_of(offer)))
+        await other.send(accept=accept_of(offer))
         assert reason(await other.expect("lease_lost")) == "LEASE_LOST"
         # Whoever holds it is not disturbed by that,
         assert (await runner.append(offer, "still here")).through == 2
@@ -113,7 +112,7 @@ async def test_a_runner_that_accepts_what_it_holds_loses_it_and_the_run_goes_on_
     created = await space.session("hello")
     async with space.runner() as runner, space.runner() as other:
         offer = await runner.start()
-        await runner.send(accept=pb.Accept(**accept_of(offer)))
+        await runner.send(accept=accept_of(offer))
         assert reason(await runner.expect("lease_lost")) == "LEASE_LOST"
         again = await other.start()
         assert (again.run_id, again.attempt_no) == (offer.run_id, 2)
@@ -129,7 +128,7 @@ async def test_an_offer_that_is_not_answered_goes_to_another_and_a_late_accept_i
         again = await other.offer()
         assert (again.run_id, again.attempt_no) == (offer.run_id, offer.attempt_no)
         assert again.lease_token != offer.lease_token
-        await slow.send(accept=pb.Accept(**accept_of(offer)))
+        await slow.send(accept=accept_of(offer))
         assert reason(await slow.expect("lease_lost")) == "LEASE_LOST"
         await other.accept(again)
         await other.ready(again)
@@ -143,7 +142,7 @@ async def test_an_accept_needs_the_token_of_its_offer(space: Space) -> None:
     await space.session("hello")
     async with space.runner() as runner:
         offer = await runner.offer()
-        await runner.send(accept=pb.Accept(**accept_of(offer) | {"lease_token": bytes(16)}))
+        await runner.send(accept=accept_of(offer, lease_token=bytes(16)))
         assert reason(await runner.expect("lease_lost")) == "LEASE_LOST"
         # The Offer itself still stands.
         await runner.accept(offer)
@@ -190,7 +189,7 @@ async def test_an_accept_whose_answer_never_arrived_costs_an_attempt_and_no_run(
     session_id = created.session.session_id
     async with space.runner() as dying:
         offer = await dying.offer()
-        await dying.send(accept=pb.Accept(**accept_of(offer)))
+        await dying.send(accept=accept_of(offer))
         await event(space, session_id, "run.attempt_started")
         dying.hang_up()
         # The same process, which never heard that the Run became its own, and so does not claim it.
@@ -248,9 +247,3 @@ async def test_operators_see_runners_and_what_they_hold(space: Space) -> None:
         assert list(row.pools) == ["default"]
         await runner.settle(offer)
         assert (await runner_row(space, runner.runner_id)).held_runs == 0
-
-
-def accept_of(offer: pb.Offer) -> dict[str, object]:
-    """The fields of an Accept."""
-    claim = held(offer)
-    return {name: getattr(claim, name) for name in ("session_id", "run_id", "attempt_no", "lease_token")}

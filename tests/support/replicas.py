@@ -496,14 +496,7 @@ class FakeRunner:
 
     async def accept(self, offer: fleet.Offer) -> fleet.Accepted:
         """Takes an Offer."""
-        await self.send(
-            accept=fleet.Accept(
-                session_id=offer.session_id,
-                run_id=offer.run_id,
-                attempt_no=offer.attempt_no,
-                lease_token=offer.lease_token,
-            )
-        )
+        await self.send(accept=accept_of(offer))
         return await self.expect("accepted")
 
     def lease(self, offer: fleet.Offer, message_no: int | None = None) -> fleet.Lease:
@@ -547,6 +540,12 @@ class FakeRunner:
         if self._beating is not None:
             self._beating.cancel()
         self.call.cancel()
+
+
+def accept_of(offer: fleet.Offer, **other: Any) -> fleet.Accept:
+    """The Accept of an Offer, or what is to look like one."""
+    fields = ("session_id", "run_id", "attempt_no", "lease_token")
+    return fleet.Accept(**{name: getattr(offer, name) for name in fields} | other)
 
 
 def said(text: str) -> fleet.RunnerEvent:
