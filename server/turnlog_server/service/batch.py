@@ -1,7 +1,7 @@
 """One batch of the lane: commands are decided in memory, in order, and become one write for each Session."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -76,7 +76,8 @@ def decide_group(group: Group, *, now: int, rules: Rules, encoder: Encode) -> No
 def _decide(group: Group, submission: Submission, rules: Rules) -> Decision:
     command = submission.command
     if isinstance(command, Create):
-        facts, state = command.facts, SessionState()
+        # The time of its first event, which nobody knew before.
+        facts, state = replace(command.facts, create_time=submission.now), SessionState()
     elif group.after is None or group.deleted:
         raise not_found("session", group.session_id)
     else:
