@@ -131,7 +131,8 @@ class Hints:
         if workspaces:
             for workspace_id, epoch in (await self._sessions.epochs(workspaces)).items():
                 self._epochs.note(workspace_id, epoch)
-        self._polled()
 
     async def _say(self) -> None:
         self._others = await self._sweeps.replica(self.replica_id, self._poll * 10)
+        # Of what is repeated, this asks the database always, also when nobody follows and no runner is here.
+        self._polled()
