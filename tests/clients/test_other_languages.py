@@ -43,7 +43,7 @@ def envelopes(log: list[event_pb2.Event]) -> list[dict[str, Any]]:
             "seq": event.seq,
             "event_id": event.event_id,
             "type": event.type,
-            "time": event.create_time.ToNanoseconds(),
+            "time": f"{event.create_time.seconds}.{event.create_time.nanos:09}",
             "payload": event.WhichOneof("payload"),
             "ignorable": event.ignorable,
         }

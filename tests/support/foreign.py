@@ -113,7 +113,15 @@ def _build_go(folder: Path) -> None:
     _run(folder, "go", "build", "-o", "bin/probe", ".")
 
 
-TOOLS = {"go": ("go",)}
+def _build_node(folder: Path) -> None:
+    # It reads the contract as it starts, so there is nothing to generate.
+    _run(folder, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
+
+
+TOOLS = {"go": ("go",), "node": ("node", "npm")}
 """What a language needs on the machine."""
-BUILDERS: dict[str, Callable[[Path], None]] = {"go": _build_go}
-PROGRAMS: dict[str, Callable[[Path], tuple[str, ...]]] = {"go": lambda folder: (str(folder / "bin" / "probe"),)}
+BUILDERS: dict[str, Callable[[Path], None]] = {"go": _build_go, "node": _build_node}
+PROGRAMS: dict[str, Callable[[Path], tuple[str, ...]]] = {
+    "go": lambda folder: (str(folder / "bin" / "probe"),),
+    "node": lambda folder: ("node", str(folder / "probe.js")),
+}

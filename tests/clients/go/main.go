@@ -295,8 +295,8 @@ func (p *probe) idle() (answer, error) {
 // told is an event as the tests compare it. What the contract calls unknown has no payload.
 func told(event *pb.Event) answer {
 	shown := answer{
-		"seq": event.Seq, "event_id": event.EventId, "type": event.Type, "time": event.CreateTime.AsTime().UnixNano(),
-		"payload": "", "ignorable": event.Ignorable,
+		"seq": event.Seq, "event_id": event.EventId, "type": event.Type, "payload": "", "ignorable": event.Ignorable,
+		"time": fmt.Sprintf("%d.%09d", event.CreateTime.GetSeconds(), event.CreateTime.GetNanos()),
 	}
 	message := event.ProtoReflect()
 	if arm := message.WhichOneof(message.Descriptor().Oneofs().ByName("payload")); arm != nil {
