@@ -174,9 +174,10 @@ def permissions_page(contract: Contract) -> str:
         + "\nThings of another workspace do not exist for you: NOT_FOUND, the same to the byte as for what never was.\n"
         "`grpc.health.v1.Health` and both `ServerReflection` services need no key; everything else does.\n"
     )
-    for service, methods in contract.services.items():
+    for service in sorted(contract.services, key=lambda name: (".runner." in name, name)):
         text += f"\n## {service}\n\n{contract.comments[service]}\n\n"
-        text += table(("RPC", "Needs", "On", "Roles"), (permission_row(f"{service}/{each}") for each in methods))
+        rows = (permission_row(f"{service}/{method}") for method in contract.services[service])
+        text += table(("RPC", "Needs", "On", "Roles"), rows)
     return text
 
 
