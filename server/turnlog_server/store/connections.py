@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 import os
+import re
 import socket
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, LiteralString, cast
 
 import psycopg
-from psycopg import AsyncConnection, AsyncCursor, adapters, crdb, pq
+from psycopg import AsyncConnection, AsyncCursor, AsyncRawCursor, adapters, crdb, pq
 from psycopg.adapt import AdaptersMap
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
@@ -23,6 +25,8 @@ Connection = AsyncConnection[TupleRow]
 
 # Above the number of statement texts of this package, so that none is prepared twice.
 PREPARED_MAX = 256
+
+_PARAMETER = re.compile(r"%\((\w+)\)s")
 
 SETTING = "set_config(%s::text, %s::text, false)"
 SETUP_BACKEND = "SELECT pg_backend_pid()"
@@ -52,6 +56,22 @@ class BinaryCursor(AsyncCursor[Any]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.format = pq.Format.BINARY
+
+
+class RawBinaryCursor(AsyncRawCursor[Any]):
+    """Takes what `positional` returns: the driver reads long statements of many parameters anew at each execution."""
+
+    def __init__(self, conn: Connection) -> None:
+        super().__init__(conn)
+        self.format = pq.Format.BINARY
+
+
+@lru_cache(maxsize=PREPARED_MAX)
+def positional(sql: LiteralString) -> tuple[bytes, tuple[str, ...]]:
+    """A statement with `$1` for `%(name)s`, as the server reads it, and the names in the order of their numbers."""
+    numbers: dict[str, int] = {}
+    text = _PARAMETER.sub(lambda found: f"${numbers.setdefault(found[1], len(numbers) + 1)}", sql)
+    return text.encode(), tuple(numbers)
 
 
 def conninfo(dsn: str, purpose: str) -> dict[str, Any]:
