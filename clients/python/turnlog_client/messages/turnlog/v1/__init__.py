@@ -509,7 +509,7 @@ class ErrorReason(betterproto2.Enum):
 
     ALREADY_SETTLED = 23
     """
-    FAILED_PRECONDITION. The Run has ended. Metadata: run_id, status.
+    FAILED_PRECONDITION. The Run has ended, or is not the active one. Metadata: run_id.
     """
 
     RUNNER_INELIGIBLE = 24
