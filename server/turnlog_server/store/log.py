@@ -283,7 +283,10 @@ def _append(arms: tuple[_Arm, ...]) -> LiteralString:
     asked, known, not_known = (_ASKED, _KNOWN, _NOT_KNOWN) if _REQUESTS in arms else ("", "", "")
     first, then = _MOVED
     return (
-        _WANT + asked + _ALLOWED + known + first + not_known + then + "".join(arm.sql for arm in arms) + _STATES_MOVED
+        "WITH"
+        + (_WANT + asked + _ALLOWED + known + first + not_known + then)
+        + "".join(arm.sql for arm in arms)
+        + _STATES_MOVED
     )
 
 
