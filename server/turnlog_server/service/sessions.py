@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 
-from turnlog_server.domain import ids
+from turnlog_server.domain import ids, limits
 from turnlog_server.domain.access import require
 from turnlog_server.domain.asked import Inbound, NewSession
 from turnlog_server.domain.commands import (
@@ -20,16 +20,18 @@ from turnlog_server.domain.commands import (
 )
 from turnlog_server.domain.events import Cause, CauseKind
 from turnlog_server.domain.refusals import Reason, Refusal, not_found
-from turnlog_server.domain.session import Pins, Run, SessionFacts, SessionState
+from turnlog_server.domain.session import Pins, Run, SessionFacts
 from turnlog_server.service.context import CallContext
 from turnlog_server.service.submission import Admits, Result, Submission
 from turnlog_server.store.codec import encode
 from turnlog_server.store.runs import Runs
+from turnlog_server.store.sessions import Place, Stored
 from turnlog_server.store.sessions import Sessions as SessionStore
 
-Stored = tuple[SessionFacts, SessionState]
 PinsFor = Callable[[str, str, int | None], Awaitable[Pins]]
 
+# Leaves room below the limit of a response for what is around the Sessions.
+LIST_BYTES = 3 * limits.MIB
 SCAN_FACTOR = 20
 SCAN_MAXIMUM = 5_000
 
@@ -113,8 +115,8 @@ class Sessions:
         return stored
 
     async def page(
-        self, ctx: CallContext, labels: dict[str, str], statuses: list[str], after: tuple[int, str] | None, size: int
-    ) -> tuple[list[Stored], tuple[int, str] | None]:
+        self, ctx: CallContext, labels: dict[str, str], statuses: list[str], after: Place | None, size: int
+    ) -> tuple[list[Stored], Place | None]:
         """Newest first, with where the next page starts. A page that had to look at many may be short."""
         require(ctx.caller, ctx.method)
         await ctx.judge(ctx.caller)
@@ -125,15 +127,20 @@ class Sessions:
             statuses=statuses,
             before=after or (2**62, ""),
             scan=scan,
+            size=LIST_BYTES,
             deadline=ctx.deadline,
         )
         hits: list[Stored] = []
-        for index, (hit, stored) in enumerate(rows):
-            if hit:
-                hits.append(stored)
+        through = after
+        for index, row in enumerate(rows):
+            if row.hit and row.stored is None:
+                return hits, through
+            if row.stored is not None:
+                hits.append(row.stored)
+            through = row.place
             if len(hits) == size and (index + 1 < len(rows) or len(rows) == scan):
-                return hits, _place(stored)
-        return hits, _place(rows[-1][1]) if len(rows) == scan else None
+                return hits, through
+        return hits, through if len(rows) == scan else None
 
     async def _submit(
         self, ctx: CallContext, session_id: str, command: Command, size: int = 0, *, scope: str = ""
@@ -173,7 +180,3 @@ def existing(result: Result) -> Result:
 
 def _by(ctx: CallContext) -> Author:
     return Author("", ctx.caller.subject, Cause(CauseKind.API))
-
-
-def _place(stored: Stored) -> tuple[int, str]:
-    return stored[0].create_time, stored[0].session_id

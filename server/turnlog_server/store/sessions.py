@@ -11,6 +11,8 @@ from turnlog_server.store.connections import Connection
 from turnlog_server.store.database import Database
 
 Stored = tuple[SessionFacts, SessionState]
+Place = tuple[int, str]
+"""Where a Session stands in a list: create_time and id."""
 
 SESSION_READ: LiteralString = """
 SELECT h.session_id, s.facts, t.state
@@ -29,18 +31,27 @@ SELECT s.facts, t.state, e.acl_epoch
   JOIN workspace_epochs e ON e.workspace_id = s.workspace_id
  WHERE s.session_id = %(id)s::text AND s.workspace_id = %(ws)s::text"""
 
-# One page looks at `scan` Sessions at most, so that a filter which matches few cannot make a page read everything.
+# One page looks at `scan` Sessions at most, so that a filter which matches few cannot make a page read everything, and
+# brings `bytes` of them at most, but for the first that matches: a match without its facts belongs to the next page.
 SESSION_LIST: LiteralString = """
-SELECT p.session_id, p.create_time, p.facts, t.state,
-       p.labels @> %(labels)s::jsonb
-         AND (cardinality(%(statuses)s::text[]) = 0 OR t.status = ANY(%(statuses)s::text[])) AS hit
-  FROM (SELECT s.session_id, s.create_time, s.facts, s.labels
-          FROM sessions s
-         WHERE s.workspace_id = %(ws)s::text AND (s.create_time, s.session_id) < (%(before)s::int8, %(before_id)s::text)
-         ORDER BY s.create_time DESC, s.session_id DESC
-         LIMIT %(scan)s::int8) p
-  JOIN session_states t ON t.session_id = p.session_id
- ORDER BY p.create_time DESC, p.session_id DESC"""
+SELECT c.session_id, c.create_time, c.hit,
+       CASE WHEN c.hit AND (c.total <= %(bytes)s::int8 OR c.total = c.own) THEN c.facts END, c.state
+  FROM (SELECT m.session_id, m.create_time, m.facts, m.state, m.hit, m.own,
+               sum(m.own) OVER (ORDER BY m.create_time DESC, m.session_id DESC) AS total
+          FROM (SELECT p.session_id, p.create_time, p.facts, t.state, h.hit,
+                       CASE WHEN h.hit THEN octet_length(p.facts) + octet_length(t.state) ELSE 0 END AS own
+                  FROM (SELECT s.session_id, s.create_time, s.facts, s.labels
+                          FROM sessions s
+                         WHERE s.workspace_id = %(ws)s::text
+                           AND (s.create_time, s.session_id) < (%(before)s::int8, %(before_id)s::text)
+                         ORDER BY s.create_time DESC, s.session_id DESC
+                         LIMIT %(scan)s::int8) p
+                  JOIN session_states t ON t.session_id = p.session_id
+                  CROSS JOIN LATERAL (
+                    SELECT p.labels @> %(labels)s::jsonb
+                       AND (cardinality(%(statuses)s::text[]) = 0 OR t.status = ANY(%(statuses)s::text[])) AS hit) h
+               ) m) c
+ ORDER BY c.create_time DESC, c.session_id DESC"""
 
 # Rows stop before `bytes` is passed, but for the first: a page is never empty because its first event is large.
 EVENT_LIST: LiteralString = """
@@ -88,6 +99,15 @@ EPOCH_POLL: LiteralString = """
 SELECT e.workspace_id, e.acl_epoch FROM workspace_epochs e WHERE e.workspace_id = ANY(%(ids)s::text[])"""
 
 CLOCK_READ: LiteralString = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8"
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One row that a list of Sessions looked at: whether it matches, and the Session if it does and still fitted."""
+
+    place: Place
+    hit: bool
+    stored: Stored | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +167,12 @@ class Sessions:
         *,
         labels: str,
         statuses: Sequence[str],
-        before: tuple[int, str],
+        before: Place,
         scan: int,
+        size: int,
         deadline: float,
-    ) -> list[tuple[bool, Stored]]:
-        """Newest first, after `before` = (create_time, session_id): whether each matches, and the Session."""
+    ) -> list[Listed]:
+        """Newest first, after `before`: at most `scan` rows, and about `size` bytes of Sessions that match."""
         params = {
             "ws": workspace_id,
             "labels": labels,
@@ -159,9 +180,13 @@ class Sessions:
             "before": before[0],
             "before_id": before[1],
             "scan": scan,
+            "bytes": size,
         }
         rows = await self._db.read("session_list", SESSION_LIST, params, deadline=deadline)
-        return [(row[4], (facts_of(row[2]), state_of(row[3]))) for row in rows]
+        return [
+            Listed((row[1], row[0]), row[2], (facts_of(row[3]), state_of(row[4])) if row[3] is not None else None)
+            for row in rows
+        ]
 
     async def events(
         self,
