@@ -90,8 +90,10 @@ COMMON_SETTINGS = {
 }
 
 # Every statement is written for its index. On a fresh table the planner does not know yet that the index is the better
-# way, and its guess costs a factor of four to ten. JIT is off because a disabled plan looks dear enough to compile.
+# way, and its guess costs a factor of four to ten. So one plan is as good for all parameters, and planning the log
+# statement anew costs as much as executing it. JIT is off because a disabled plan looks dear enough to compile.
 POSTGRES_SETTINGS = {
+    "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
@@ -114,7 +116,11 @@ POSTGRES = Dialect(
     ),
     post_schema=(
         ("session_heads", "ALTER TABLE session_heads SET (autovacuum_vacuum_scale_factor = 0.01)"),
-        ("session_states", "ALTER TABLE session_states SET (autovacuum_vacuum_scale_factor = 0.01)"),
+        # Up to this size a state stays in its row: it is rewritten all the time, and compressing it costs more.
+        (
+            "session_states",
+            "ALTER TABLE session_states SET (autovacuum_vacuum_scale_factor = 0.01, toast_tuple_target = 8160)",
+        ),
         ("run_queue", "ALTER TABLE run_queue SET (autovacuum_vacuum_scale_factor = 0.01)"),
         ("runners", "ALTER TABLE runners SET (autovacuum_vacuum_scale_factor = 0.01)"),
         ("timers", "ALTER TABLE timers SET (autovacuum_vacuum_scale_factor = 0.01)"),
