@@ -15,6 +15,7 @@ import structlog
 
 from turnlog_server.app.door import Door
 from turnlog_server.app.keeper import KeptPostgres
+from turnlog_server.app.loop import settle
 from turnlog_server.app.metrics import Endpoint, Metrics
 from turnlog_server.app.replica import Replica
 from turnlog_server.app.settings import Settings
@@ -97,6 +98,7 @@ class Node:
         self._replica = replica = await self._until_there(lambda: Replica.open(database, settings, self._metrics))
         replica.add_to(door.server)
         await replica.start()
+        settle()
         door.admit()
         self._look_at_health()
 
