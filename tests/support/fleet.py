@@ -57,10 +57,12 @@ async def runner_row(space: Space, runner_id: str) -> Any:
 async def renewed(space: Space, runner_id: str, seconds: float) -> None:
     """Returns once the runner's lease reaches that much further than now."""
     began = (await runner_row(space, runner_id)).lease_expire_time.ToMicroseconds()
-    while True:
-        if (await runner_row(space, runner_id)).lease_expire_time.ToMicroseconds() > began + seconds * 1_000_000:
-            return
-        await asyncio.sleep(0.05)
+    async with asyncio.timeout(30):
+        while True:
+            row = await runner_row(space, runner_id)
+            if row.lease_expire_time.ToMicroseconds() > began + seconds * 1_000_000:
+                return
+            await asyncio.sleep(0.05)
 
 
 def status(attempt: Any) -> str:

@@ -16,7 +16,7 @@ import urllib.request
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -313,6 +313,10 @@ class Space:
     live: Live
     rpc: Rpc
 
+    def on(self, live: Live) -> "Space":
+        """The same workspace by another replica."""
+        return replace(self, live=live, rpc=live.rpc(self.key))
+
     async def session(self, text: str = "", **fields: Any) -> Any:
         """A new Session; with a text, its first turn. Returns the CreateSession answer."""
         if text:
@@ -382,7 +386,6 @@ async def make_space(live: Live, *, tools: tuple[str, ...] = ("search",), max_du
         made = await workspace_create(db, fresh("workspace"))
         workspace_id = made.workspace.workspace_id
         rpc = live.rpc(made.secret)
-        await rpc.call("CreateRunnerPool", name="default")
         runner = await key_create(db, workspace_id, role=Role.RUNNER, display_name="runners", runner_pools=("default",))
     finally:
         await db.close()
