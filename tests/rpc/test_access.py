@@ -222,7 +222,6 @@ async def test_a_rotated_key_finds_the_requests_of_its_predecessor(replica, data
 
 async def test_keys_of_runners_need_pools_that_exist_and_others_may_have_none(replica, database):
     one = await tenant(database)
-    await replica.call(one.manager, "CreateRunnerPool", name="default")
     runner, viewer = await subject(replica, one.manager, "RUNNER"), await subject(replica, one.manager, "VIEWER")
     for who, pools, field in [
         (runner, [], "runner_pools"),
@@ -246,7 +245,7 @@ async def test_pools_are_made_once_and_listed_by_name(replica, database):
     assert taken.reason is Reason.ALREADY_EXISTS
     assert taken.metadata == {"resource": "runner pool", "name": "mid"}
     listed = await replica.call(one.manager, "ListRunnerPools")
-    assert [pool.name for pool in listed.runner_pools] == ["alpha", "mid", "zebra"]
+    assert [pool.name for pool in listed.runner_pools] == ["alpha", "default", "mid", "zebra"]
     found = await replica.call(one.manager, "GetRunnerPool", name="alpha")
     assert found.runner_pool.description == "pool alpha"
 
@@ -264,7 +263,6 @@ async def test_names_that_would_forge_lines_are_refused(replica, database):
 
 async def test_every_change_of_access_begins_a_new_epoch(replica, database):
     one = await tenant(database)
-    await replica.call(one.manager, "CreateRunnerPool", name="default")
     who = await subject(replica, one.manager, "VIEWER")
     key = await replica.call(one.manager, "CreateApiKey", subject=who, display_name="k")
     named = {"api_key_id": key.api_key.api_key_id}

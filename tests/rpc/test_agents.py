@@ -25,7 +25,6 @@ async def parts(replica, bearer):
     await replica.call(bearer, "PublishAgentVersion", agent_id=agent.agent_id, instructions="Help.")
     harness = (await replica.call(bearer, "CreateHarnessProfile", name="repo")).harness_profile
     sandbox = (await replica.call(bearer, "CreateSandboxProfile", name="s", max_duration_seconds=60)).sandbox_profile
-    await replica.call(bearer, "CreateRunnerPool", name="default")
     deployment = (await replica.call(bearer, "CreateDeployment", name="prod")).agent_deployment
     return {
         "agent_deployment_id": deployment.agent_deployment_id,

@@ -3,19 +3,16 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-import structlog
-
 from turnlog_server.domain.commands import Create, TimeUp
 from turnlog_server.domain.decide import Decision, decide, next_due
 from turnlog_server.domain.draft import Rules
 from turnlog_server.domain.events import Event
-from turnlog_server.domain.refusals import Reason, Refusal, not_found
+from turnlog_server.domain.refusals import Refusal, not_found
 from turnlog_server.domain.session import Attempt, AttemptStatus, Run, RunStatus, SessionFacts, SessionState
+from turnlog_server.service.faults import internal
 from turnlog_server.service.submission import Result, Submission
 from turnlog_server.store.codec import encode, run_from_turn
 from turnlog_server.store.log import DELETED, QueueRow, RequestRow, SessionWrite
-
-log = structlog.get_logger(__name__)
 
 Encode = Callable[[Event], bytes]
 Stored = tuple[SessionFacts, SessionState]
@@ -65,9 +62,9 @@ def decide_group(group: Group, *, now: int, rules: Rules, encoder: Encode) -> No
             bodies = [(event, encoder(event)) for event in decision.events]
         except Refusal as refusal:
             group.refused.append((submission, refusal))
-        except Exception:
-            log.exception("a command failed", command=type(submission.command).__name__, session=group.session_id)
-            failed = Refusal(Reason.INTERNAL, "The command failed inside the server; nothing was applied.")
+        except Exception as fault:
+            name = type(submission.command).__name__
+            failed = internal("a command failed", fault, command=name, session=group.session_id)
             group.refused.append((submission, failed))
         else:
             _keep(group, submission, decision, bodies)

@@ -126,12 +126,14 @@ async def workspace_create(db: Database, name: str, *, manager: str = "first man
     workspace_id = _id(ids.WORKSPACE)
     subject = Subject(_id(ids.PRINCIPAL), workspace_id, SubjectKind.PRINCIPAL, manager, Role.MANAGER, wall_clock())
     key, secret = _new_key(subject, manager)
+    pool = RunnerPool(workspace_id, DEFAULT_POOL, "Where Runs go by default.", wall_clock())
 
     async def body(conn: Connection) -> Workspace:
         execute = within(conn)
         workspace = await stored.workspace_insert(execute, workspace_id, name)
         await stored.subject_insert(execute, subject)
         await credentials.key_insert(execute, key, secret.digest)
+        await stored.pool_insert(execute, pool)
         return workspace
 
     try:

@@ -19,8 +19,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import structlog
-
 from turnlog_server.domain import limits
 from turnlog_server.domain.draft import Answer, Rules
 from turnlog_server.domain.events import Event
@@ -29,12 +27,11 @@ from turnlog_server.domain.session import SessionFacts, SessionState
 from turnlog_server.service.batch import Encode, Group, decide_group, result_of, session_write
 from turnlog_server.service.clock import Clock
 from turnlog_server.service.epochs import Epochs
+from turnlog_server.service.faults import internal
 from turnlog_server.service.submission import RequestKey, Result, Submission
 from turnlog_server.store.errors import StoreFault
 from turnlog_server.store.log import RequestRow, SessionWrite
 from turnlog_server.store.writer import LogWriter, Outcome
-
-log = structlog.get_logger(__name__)
 
 LINGER_SECONDS = 0.002
 LINGER_COMMANDS = 64
@@ -219,7 +216,6 @@ class Lane:
             except (Refusal, StoreFault) as exc:
                 await self._failed(batch, exc)
             except Exception as exc:
-                log.exception("a batch failed")
                 await self._failed(batch, exc)
             else:
                 self._down_since = 0.0
@@ -259,7 +255,7 @@ class Lane:
             await asyncio.sleep(random.uniform(0.05, 0.2))
             return
         if not isinstance(exc, Refusal):
-            exc = Refusal(Reason.INTERNAL, "The write failed inside the server; nothing was applied.")
+            exc = internal("a batch failed", exc)
         for submission in again:
             unknown = Refusal(
                 Reason.OUTCOME_UNKNOWN,
@@ -446,9 +442,8 @@ class Lane:
         """The database refused the batch for something in it: whatever that is fails alone, not its neighbours."""
         if len(groups) > 1:
             return sum([await self._write([group], creates=creates) for group in groups])
-        log.error("the database refused a write", session=groups[0].session_id, error=str(fault))
+        refusal = internal("the database refused a write", fault, session=groups[0].session_id)
         for submission, _ in groups[0].accepted:
-            refusal = Refusal(Reason.INTERNAL, "The write failed inside the server; nothing was applied.")
             self._refuse(submission, refusal)
         self._memory.pop(groups[0].session_id, None)
         return 0

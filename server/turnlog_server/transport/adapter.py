@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn, Protocol, cast
 
 import grpc
-import structlog
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
-from structlog.contextvars import bound_contextvars
 
 from turnlog_server.domain import limits
 from turnlog_server.domain.access import Caller, require
@@ -26,10 +24,9 @@ from turnlog_server.domain.refusals import Reason, Refusal
 from turnlog_server.service.context import CallContext
 from turnlog_server.service.credentials import Authenticator
 from turnlog_server.service.epochs import Epochs
+from turnlog_server.service.faults import internal
 from turnlog_server.wire.errors import status_of
 from turnlog_server.wire.requests import fingerprint, parse
-
-log = structlog.get_logger(__name__)
 
 API_VERSIONS: Final = ("2026-11-01",)
 VERSION_KEY: Final = "turnlog-api-version"
@@ -242,17 +239,7 @@ class Adapter:
         """Ends the call with the status of what was raised. An abort that is under way passes."""
         if isinstance(exc, grpc.aio.AbortError):
             raise exc
-        if isinstance(exc, Refusal):
-            refusal = exc
-        else:
-            call_id = os.urandom(8).hex()
-            with bound_contextvars(method=method.key, call_id=call_id):
-                log.exception("a call failed")
-            refusal = Refusal(
-                Reason.INTERNAL,
-                f"The server made a mistake; tell its operator the id {call_id}.",
-                {"request_id": call_id},
-            )
+        refusal = exc if isinstance(exc, Refusal) else internal("a call failed", exc, method=method.key)
         status = status_of(refusal)
         code = CODES[status.code]
         if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):

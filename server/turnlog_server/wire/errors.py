@@ -46,7 +46,7 @@ TABLE: Final[dict[Reason, Row]] = {
     R.CURSOR_AHEAD: Row(OUT_OF_RANGE, metadata=("head_seq",)),
     R.HISTORY_TRIMMED: Row(OUT_OF_RANGE, metadata=("earliest_available_seq",)),
     R.FOLLOWER_STALLED: Row(RESOURCE_EXHAUSTED, retry=True),
-    R.INTERNAL: Row(INTERNAL, metadata=("request_id",)),
+    R.INTERNAL: Row(INTERNAL, metadata=("call_id",)),
     R.PERMISSION_MISSING: Row(PERMISSION_DENIED, metadata=("verb", "scope")),
     R.DELEGATION_MISSING: Row(PERMISSION_DENIED, metadata=("principal",)),
     R.AUTHOR_NOT_ALLOWED: Row(PERMISSION_DENIED, metadata=("authored_by",)),
@@ -74,7 +74,9 @@ TABLE: Final[dict[Reason, Row]] = {
 }
 del R
 
-# The trailers of a status have to fit 8 KiB of headers: violations beyond this are counted, not listed.
+# Clients take 8 KiB of trailers by default, and turn a status that is larger into an error of the transport. Violations
+# that find no room are counted, not listed.
+TRAILER_BYTES: Final = 7 * 1024
 MAX_VIOLATIONS: Final = 10
 DESCRIPTION_BYTES: Final = 200
 
@@ -83,26 +85,34 @@ def status_of(refusal: Refusal) -> status_pb2.Status:
     """The status, with one ErrorInfo, BadRequest where fields are named, RetryInfo where waiting helps."""
     row = TABLE[refusal.reason]
     metadata = {key: cut(value, DESCRIPTION_BYTES) for key, value in refusal.metadata.items() if value}
-    details: list[Message] = [
-        error_details_pb2.ErrorInfo(reason=refusal.reason.value, domain=DOMAIN, metadata=metadata)
-    ]
     status = status_pb2.Status(code=row.code, message=cut(refusal.message, limits.ERROR_MESSAGE_BYTES))
+    _add(status, error_details_pb2.ErrorInfo(reason=refusal.reason.value, domain=DOMAIN, metadata=metadata))
+    if row.retry and refusal.retry_after is not None:
+        delay = duration_pb2.Duration()
+        delay.FromMicroseconds(int(refusal.retry_after * 1_000_000))
+        _add(status, error_details_pb2.RetryInfo(retry_delay=delay))
     if refusal.fields:
         bad = error_details_pb2.BadRequest()
         for violation in refusal.fields[:MAX_VIOLATIONS]:
             bad.field_violations.add(
                 field=cut(violation.field, DESCRIPTION_BYTES), description=cut(violation.description, DESCRIPTION_BYTES)
             )
-        details.append(bad)
-    if row.retry and refusal.retry_after is not None:
-        delay = duration_pb2.Duration()
-        delay.FromMicroseconds(int(refusal.retry_after * 1_000_000))
-        details.append(error_details_pb2.RetryInfo(retry_delay=delay))
-    for detail in details:
-        packed = any_pb2.Any()
-        packed.Pack(detail)
-        status.details.append(packed)
+        while _in_trailers(status, bad) > TRAILER_BYTES:
+            del bad.field_violations[-1]
+        _add(status, bad)
     return status
+
+
+def _add(status: status_pb2.Status, detail: Message) -> None:
+    packed = any_pb2.Any()
+    packed.Pack(detail)
+    status.details.append(packed)
+
+
+def _in_trailers(status: status_pb2.Status, more: Message) -> int:
+    """Bytes of a status with one more detail as it travels: the message once percent-encoded, once in base64."""
+    message = sum(1 if 0x20 <= byte <= 0x7E and byte != 0x25 else 3 for byte in status.message.encode())
+    return message + (status.ByteSize() + more.ByteSize()) * 4 // 3
 
 
 def cut(text: str, size: int) -> str:

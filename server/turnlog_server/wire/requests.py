@@ -1,6 +1,7 @@
 """A request as it arrives: parsed, checked against the rules of the contract and the limits, and fingerprinted."""
 
 import hashlib
+import re
 from collections.abc import Iterator
 from typing import Any, Final, TypeVar
 
@@ -35,7 +36,7 @@ def parse(kind: type[M], raw: bytes) -> M:
 
 def refused(violations: list[protovalidate.Violation]) -> Refusal:
     """All that is wrong with a request, in one refusal."""
-    fields = [FieldViolation(_path(violation), violation.proto.message or "is not valid") for violation in violations]
+    fields = [FieldViolation(_path(violation), _says(violation)) for violation in violations]
     more = f" (and {len(fields) - 1} more)" if len(fields) > 1 else ""
     first = fields[0]
     return Refusal(
@@ -104,6 +105,28 @@ def too_large(limit: str, maximum: int, actual: int, advice: str) -> Refusal:
         f"{limit} is at most {maximum}, this is {actual}. {advice}",
         {"limit": limit, "maximum": str(maximum), "actual": str(actual)},
     )
+
+
+# The forms of the contract in words: a regular expression tells a person little.
+_FORMS: Final = {
+    "^[ -~]{1,128}$": "must be 1 to 128 printable ASCII characters",
+    "^[a-z0-9][a-z0-9._-]{0,62}$": "must be lower-case letters, digits, '.', '_' and '-', at most 63 characters",
+    "^(prn|svc)_[0-9a-z]{1,59}$": "must be an id of the form prn_… or svc_…",
+    "^[^\\x00-\\x1f\\x7f]*$": "must hold no control character",
+}
+_ID_FORM: Final = re.compile(r"\^([a-z]+_)\[")
+_PATTERN: Final = re.compile(r"`(.*)`", re.DOTALL)
+
+
+def _says(violation: protovalidate.Violation) -> str:
+    """What is wrong with a field, for a person."""
+    stated = violation.proto.message or "is not valid"
+    quoted = _PATTERN.search(stated)
+    if violation.proto.rule_id != "string.pattern" or quoted is None:
+        return stated
+    if of_id := _ID_FORM.match(quoted[1]):
+        return f"must be an id of the form {of_id[1]}…"
+    return _FORMS.get(quoted[1], stated)
 
 
 def _path(violation: protovalidate.Violation) -> str:

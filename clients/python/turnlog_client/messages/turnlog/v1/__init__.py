@@ -434,7 +434,7 @@ class ErrorReason(betterproto2.Enum):
 
     INTERNAL = 8
     """
-    INTERNAL. A defect of the server. Metadata: request_id, the one that the server's own log has.
+    INTERNAL. A defect of the server. Metadata: call_id, under which the server's own log tells of it.
     """
 
     PERMISSION_MISSING = 9
