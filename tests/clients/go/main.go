@@ -237,7 +237,7 @@ func (p *probe) refused() (answer, error) {
 	if p.Labels > 0 {
 		labels := map[string]string{}
 		for number := range p.Labels {
-			labels[strings.Repeat("ключ", 50)+strconv.Itoa(number)] = "value"
+			labels[strings.Repeat("ключ", 250)+strconv.Itoa(number)] = "value"
 		}
 		_, err := p.sessions.CreateSession(p.ctx, &pb.CreateSessionRequest{
 			RequestId: fresh(), AgentDeploymentId: p.Deployment, Labels: labels,

@@ -147,7 +147,7 @@ function until(stream, seen) {
 async function refused() {
   if (asked.labels) {
     const labels = {};
-    for (let number = 0; number < asked.labels; number += 1) labels["ключ".repeat(50) + number] = "value";
+    for (let number = 0; number < asked.labels; number += 1) labels["ключ".repeat(250) + number] = "value";
     return call(sessions, "CreateSession", {
       request_id: fresh(),
       agent_deployment_id: asked.deployment,
