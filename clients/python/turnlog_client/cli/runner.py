@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from turnlog_client.channel import effective_tls
 from turnlog_client.cli.command import Cli, command
 from turnlog_client.cli.exits import Exit
 from turnlog_client.cli.options import Limit, RequestId, duration, page_size, pairs
@@ -49,7 +48,8 @@ def start(
 
     configure(as_json=cli.out.as_json)
     client = cli.connect()
-    tls = effective_tls(client.profile.address, client.tls)
+    # Resolved for each address: there may be several.
+    tls = client.tls
     try:
         options = RunnerOptions(
             address=client.profile.address,
@@ -66,8 +66,8 @@ def start(
             display_name=name,
             drain_grace=duration(drain_grace).total_seconds(),
             tls=Tls(_path(tls.ca_file), _path(tls.cert_file), _path(tls.key_file), tls.server_name or "")
-            if tls
-            else False,
+            if isinstance(tls, Tls)
+            else tls,
             exit_when_refused=exit_when_refused,
         )
         return Exit(cli.run(run_runner(options)))
