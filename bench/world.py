@@ -85,7 +85,6 @@ class World:
         try:
             made = await workspace_create(db, "bench")
             client = Client(address, made.secret)
-            await client.call("CreateRunnerPool", name="default")
             runner = await key_create(
                 db, made.workspace.workspace_id, role=Role.RUNNER, display_name="runners", runner_pools=("default",)
             )
