@@ -251,7 +251,9 @@ class Lane:
         for submission in again:
             self._memory.pop(submission.session_id, None)
         if patient:
-            self._requeue(again)
+            # What lost its compare before the failure is in the queue already.
+            queued = set(self._queue)
+            self._requeue([submission for submission in again if submission not in queued])
             await asyncio.sleep(random.uniform(0.05, 0.2))
             return
         if not isinstance(exc, Refusal):
@@ -268,7 +270,6 @@ class Lane:
         """Back to the front, in order, to be looked at again."""
         for submission in reversed(submissions):
             submission.look = True
-            submission.rounds += 1
             self._queue.appendleft(submission)
             self._bytes += submission.size
 
@@ -327,8 +328,9 @@ class Lane:
                     retry_after=0.5,
                 )
                 self._refuse(submission, contention)
-            elif submission.rounds > 2:
-                await asyncio.sleep(random.uniform(0.0, 0.002 * submission.rounds))
+        # Once for the batch: those beside whoever loses again and again wait with it.
+        if (rounds := max((submission.rounds for submission in looking), default=0)) > 2:
+            await asyncio.sleep(random.uniform(0.0, 0.002 * rounds))
         return [submission for submission in batch if not submission.future.done()]
 
     @staticmethod
@@ -414,6 +416,10 @@ class Lane:
     async def _write(self, groups: list[Group], *, creates: bool) -> int:
         writes = [session_write(group) for group in groups]
         epochs = await self._epochs_of({write.workspace_id for write in writes})
+        for group, write in zip(groups, writes, strict=True):
+            # The one that they were judged under: a newer one may have been heard of since.
+            judged = (submission.caller.epoch for submission, _ in group.accepted if submission.caller)
+            epochs[write.workspace_id] = min((epochs[write.workspace_id], *judged))
         sent = self._writer.create if creates else self._writer.append
         try:
             written = await sent(writes, epochs)
@@ -473,6 +479,7 @@ class Lane:
         """Absent from the answer: nothing of it was written, or nobody knows."""
         self._memory.pop(group.session_id, None)
         for submission, decision in group.accepted:
+            submission.rounds += 1
             if unknown and write.events:
                 submission.tried.append((write.events[0][0], write.events[0][2], decision.answer))
         self._requeue([submission for submission, _ in group.accepted])

@@ -11,7 +11,7 @@ import psycopg
 import structlog
 
 from turnlog_server.store.arrays import Texts
-from turnlog_server.store.connections import Connection, patience
+from turnlog_server.store.connections import Connection, patience, unavailable
 from turnlog_server.store.database import Database
 from turnlog_server.store.errors import (
     DROPS_CONNECTION,
@@ -31,7 +31,8 @@ RequestKey = tuple[str, str, str, str]
 
 log = structlog.get_logger(__name__)
 
-REQUEST_KEY = "request_ids_pkey"
+# A Session that is made has a head nobody else can have made: it is there when an earlier try landed after all.
+REPLAY_KEYS = ("request_ids_pkey", "session_heads_pkey")
 
 REQUEST_READ: LiteralString = """
 SELECT r.scope, r.caller, r.method, r.request_id, r.fingerprint, r.resource_id, r.seq, r.event_id, r.run_id
@@ -123,7 +124,7 @@ class LogWriter:
             await conn.close()
 
     async def _read(self, run: Callable[[Connection], Awaitable[T]]) -> T:
-        """Raises Refusal(STORE_UNAVAILABLE) when a second connection did not help either."""
+        """Raises Refusal(STORE_UNAVAILABLE) when no new connection helped either."""
         for attempt in range(10):
             conn = await self._connection()
             try:
@@ -132,8 +133,10 @@ class LogWriter:
             except psycopg.Error as exc:
                 kind = classify(exc, Phase.READ)
                 self._observer.failed("lane_read", kind)
-                if kind is ErrorClass.FATAL or attempt == 9:
+                if kind is ErrorClass.FATAL:
                     raise StoreFault("lane_read", sqlstate_of(exc), constraint_of(exc)) from exc
+                if attempt == 9:
+                    raise unavailable() from exc
                 await self._after(kind, attempt)
         raise AssertionError("unreachable")
 
@@ -143,7 +146,7 @@ class LogWriter:
             with patience(conn):
                 return Written(Outcome.DONE, frozenset(await run(conn)))
         except psycopg.Error as exc:
-            kind = classify(exc, Phase.COMMITTING, (REQUEST_KEY,))
+            kind = classify(exc, Phase.COMMITTING, REPLAY_KEYS)
             self._observer.failed(op, kind)
             if kind is ErrorClass.REPLAY:
                 return Written(Outcome.KNOWN)
