@@ -87,7 +87,7 @@ async def test_a_replica_that_goes_down_sends_its_runners_to_another_with_what_t
 
 @pytest.mark.case(45, 48, 49)
 async def test_a_real_runner_outlives_its_replica_and_ends_its_run_after_sigterm(dsn: str, tmp_path: Path) -> None:
-    # A real runner counts on what it wrote once TCP must have delivered it, and that takes longer than other leases here.
+    # A real runner counts on what it wrote once TCP must have delivered it: that takes longer than other leases here.
     quick = [*QUICK, "--runner-lease-ttl-seconds", "6"]
     async with live_replica(dsn, *quick) as going, live_replica(dsn, *quick) as staying:
         space = await make_space(going)

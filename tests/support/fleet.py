@@ -1,7 +1,6 @@
 """What tests of the fleet wait for and look at."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 from support.replicas import FakeRunner, Space
@@ -99,18 +98,3 @@ async def acked(runner: FakeRunner, through: int) -> None:
 def seen(runner: FakeRunner, kind: str) -> list[Any]:
     """All messages of a kind that the runner has received so far."""
     return [getattr(each, kind) for each in runner.seen if each.WhichOneof("message") == kind]
-
-
-def concurrent(logs: list[list[Any]]) -> Iterator[int]:
-    """How many attempts lived at once, after each event that began or ended one, by the events' times."""
-    moves = sorted(
-        # Of the same microsecond, the end comes first: a slot is free in the commit that ends its attempt.
-        (event.create_time.ToMicroseconds(), 1 if event.type == "run.attempt_started" else -1)
-        for log in logs
-        for event in log
-        if event.type in ("run.attempt_started", "run.attempt_ended")
-    )
-    living = 0
-    for _, move in moves:
-        living += move
-        yield living
