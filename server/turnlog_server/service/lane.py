@@ -33,9 +33,8 @@ from turnlog_server.store.errors import StoreFault
 from turnlog_server.store.log import RequestRow, SessionWrite
 from turnlog_server.store.writer import LogWriter, Outcome
 
-import os
-LINGER_SECONDS = float(os.environ.get("XL", "0.002"))
-LINGER_COMMANDS = int(os.environ.get("XC", "64"))
+LINGER_SECONDS = 0.002
+LINGER_COMMANDS = 64
 REMEMBERED_SESSIONS = 20_000
 MAX_ROUNDS = 40
 GIVE_UP_SECONDS = 5.0
