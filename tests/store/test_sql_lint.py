@@ -4,29 +4,18 @@ Names that begin with `PG_` are statements for PostgreSQL alone, which need only
 look at the schema and may read the catalogues.
 """
 
-import importlib
-import pkgutil
 import re
 from importlib.resources import files
 
 import pytest
-import turnlog_server.store
 from pglast import parse_sql
-from support.sql_lint import RULES, complaints, judged, numbered
+from support.sql_lint import RULES, complaints, judged, numbered, statements
 from turnlog_server.store.dialect import COCKROACH, POSTGRES
 from turnlog_server.store.steps import steps_known
 
-VERB = re.compile(r"\s*(SELECT|WITH|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP)\b")
-
 
 def constants():
-    """Name and text of every statement that is a constant of a module of the store."""
-    found = {}
-    for module in pkgutil.walk_packages(turnlog_server.store.__path__, "turnlog_server.store."):
-        for name, value in vars(importlib.import_module(module.name)).items():
-            if name.isupper() and isinstance(value, str) and VERB.match(value):
-                found.setdefault(value, f"{module.name.rsplit('.', 1)[-1]}.{name}")
-    return [pytest.param(text, id=name) for text, name in found.items()]
+    return [pytest.param(text, id=name) for name, text in statements().items()]
 
 
 def step_files():

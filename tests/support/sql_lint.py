@@ -4,12 +4,15 @@ Each rule is a function from a parsed statement to complaints; `complaints` runs
 the reading, so what only CockroachDB accepts (UPSERT, LIMIT in an UPDATE) does not even parse.
 """
 
+import importlib
+import pkgutil
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import turnlog_server.store
 from pglast import ast, enums, parse_sql
 from pglast.parser import ParseError
 
@@ -71,6 +74,30 @@ class Statement:
 
     def of(self, *kinds: type) -> Iterator[Found]:
         return (found for found in self.found if isinstance(found.node, kinds))
+
+
+VERB = re.compile(r"\s*(SELECT|WITH|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP)\b")
+
+
+def statements() -> dict[str, str]:
+    """Every statement that is a constant of a module of the store, by `module.NAME`."""
+    found: dict[str, str] = {}
+    for module in pkgutil.walk_packages(turnlog_server.store.__path__, "turnlog_server.store."):
+        for name, value in vars(importlib.import_module(module.name)).items():
+            if name.isupper() and isinstance(value, str) and VERB.match(value):
+                found.setdefault(value, f"{module.name.rsplit('.', 1)[-1]}.{name}")
+    return {name: text for text, name in found.items()}
+
+
+def casts(text: str) -> dict[str, str]:
+    """The placeholders of a statement, each with the type that it is cast to: `int8`, `text[]`."""
+    sql, names = numbered(text)
+    found: dict[str, str] = {}
+    for each in walk(parse_sql(sql)[0].stmt):
+        if isinstance(each.node, ast.ParamRef) and isinstance(each.parent, ast.TypeCast):
+            kind = each.parent.typeName
+            found[names[each.node.number - 1] or ""] = _names(kind.names)[-1] + ("[]" if kind.arrayBounds else "")
+    return found
 
 
 def complaints(text: str, rendered: str | None = None, *, setup: bool = False) -> list[str]:
