@@ -251,9 +251,10 @@ async def test_many_sessions_on_one_stream(space: Space) -> None:
         got[frame.session_id].extend(seqs(frame.events.events))
     for session_id in ids:
         assert got[session_id] == seqs(await space.log(session_id))
-    with pytest.raises(Refused) as refused:
-        await space.rpc.stream("FollowSessions", sessions=[{"session_id": ids[0]}] * 2).frame()
-    assert "sessions" in refused.value.fields
+    for wrong in ([], [{"session_id": ids[0]}] * 2, [{"session_id": f"sess_{n:026}"} for n in range(1_001)]):
+        with pytest.raises(Refused) as refused:
+            await space.rpc.stream("FollowSessions", sessions=wrong).frame()
+        assert "sessions" in refused.value.fields
 
 
 @pytest.mark.rule("R42", "R35")

@@ -31,6 +31,9 @@ from turnlog_server.wire.requests import fingerprint, parse
 API_VERSIONS: Final = ("2026-11-01",)
 VERSION_KEY: Final = "turnlog-api-version"
 DETAILS_KEY: Final = "grpc-status-details-bin"
+ON_THE_WAY_SECONDS: Final = 0.2
+# How a call is counted whose caller left, or whose deadline passed, before it was answered.
+GIVEN_UP: Final = grpc.StatusCode.CANCELLED.name
 CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
@@ -137,6 +140,9 @@ class Adapter:
                     ctx = _with_request(ctx, request)
                 response = await call(ctx, request)
                 answer = response.SerializeToString()
+            except asyncio.CancelledError:
+                self._observer.request(method.name, GIVEN_UP)
+                raise
             except Exception as exc:
                 await self._fail(method, context, exc, time.perf_counter() - started)
             seconds = time.perf_counter() - started
@@ -160,6 +166,9 @@ class Adapter:
                         await self._send(context, frame)
                 finally:
                     await frames.aclose()  # type: ignore[attr-defined]
+            except asyncio.CancelledError:
+                self._observer.request(method.name, GIVEN_UP)
+                raise
             except Exception as exc:
                 await self._fail(method, context, exc, None)
             finally:
@@ -176,6 +185,9 @@ class Adapter:
             try:
                 ctx = await self._open(method, context, self._deadline(context))
                 await call(ctx, Stream(method, requests, context))
+            except asyncio.CancelledError:
+                self._observer.request(method.name, GIVEN_UP)
+                raise
             except Exception as exc:
                 await self._fail(method, context, exc, None)
             finally:
@@ -199,8 +211,10 @@ class Adapter:
     def _deadline(self, context: Context) -> float:
         """In the time of the event loop. A unary call without one gets ours."""
         remaining = context.time_remaining()
-        longest = float(limits.UNARY_DEADLINE_SECONDS)
-        return asyncio.get_running_loop().time() + (longest if remaining is None else max(0.0, remaining))
+        if remaining is None:
+            remaining = float(limits.UNARY_DEADLINE_SECONDS)
+        # A little before the caller's own, so that the reason still reaches it.
+        return asyncio.get_running_loop().time() + max(0.0, remaining - min(ON_THE_WAY_SECONDS, remaining / 10))
 
     async def _open(self, method: Method, context: Context, deadline: float) -> CallContext:
         """Who calls, and whether that may be done at all."""
