@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import os
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -84,9 +83,7 @@ class _Work:
         await self._step()
         words = " ".join(term.word for term in question.terms)
         async with self._turn.tool("search", {"query": words}) as call:
-            began = time.monotonic()
             listing, corpus, hits = await self._off_loop(lambda: self._find(question))
-            seconds = time.monotonic() - began
             self.so_far = f"{corpus.files} files were searched"
             shown = [f"{hit.block.path}:{hit.line} {hit.block.symbol}".rstrip() for hit in hits[:_SHOWN_HITS]]
             cut = (
@@ -94,7 +91,7 @@ class _Work:
                 if listing.complete
                 else f"; the tree has more than {len(listing.paths)} files, the rest was left out"
             )
-            call.result(f"{len(hits)} hits in {corpus.files} files, {seconds:.1f} s{cut}\n" + "\n".join(shown))
+            call.result(f"{len(hits)} hits among {corpus.files} files{cut}\n" + "\n".join(shown))
         return corpus, hits
 
     def _find(self, question: Question) -> tuple[Listing, Corpus, list[Hit]]:

@@ -45,7 +45,7 @@ async def test_the_named_commands_and_flags_are_rpcs_of_the_contract(scripted: S
     scripted.on("FollowEvents", script(*turn()))
     scripted.on("GetSession", session_service_pb2.GetSessionResponse(session=SESSION))
     made = await turnlog(scripted, "session", "create", "--agent-deployment", "adep_1", "--principal", "prn_1")
-    assert (made.code, made.out) == (0, "sess_1  run_1  pending\n")
+    assert (made.code, made.out) == (0, "sess_1\n")
     steered = await turnlog(scripted, "session", "steer", "sess_1", "hello", "--principal", "prn_1")
     assert (steered.code, steered.out) == (0, "run_1  seq 4\n")
     followed = await turnlog(scripted, "session", "follow", "sess_1", "--until-boundary")
@@ -59,6 +59,107 @@ async def test_the_named_commands_and_flags_are_rpcs_of_the_contract(scripted: S
     [until_turn, until_run] = [each.until for each in scripted.requests("FollowEvents")]
     assert (until_turn.boundary, until_turn.run_id) == (event_service_pb2.FollowUntil.BOUNDARY_TURN, "")
     assert until_run.run_id == "run_1"
+
+
+async def test_a_create_prints_the_id_alone_where_no_person_reads(scripted: ScriptedServer) -> None:
+    scripted.on("CreateSession", CREATED)
+    arguments = ["session", "create", "--agent-deployment", "adep_1"]
+    # As a CI system does that wants colours: it is a pipe all the same.
+    assert (await turnlog(scripted, *arguments, FORCE_COLOR="1")).out == "sess_1\n"
+    assert "sess_1  run_1  pending" in await on_terminal(scripted, *arguments)
+    assert (await turnlog(scripted, *arguments, "--json")).lines[0]["run_id"] == "run_1"
+
+
+NAMED = [
+    (["session", "create", "--agent-deployment"], "CreateSession", "agent_deployment_id", "adep_9"),
+    (["session", "chat", "--new", "hello", "--agent-deployment"], "CreateSession", "agent_deployment_id", "adep_9"),
+    (["deployment", "show"], "GetDeployment", "agent_deployment_id", "adep_9"),
+    (["deployment", "revisions"], "ListDeploymentRevisions", "agent_deployment_id", "adep_9"),
+    (["agent", "show"], "GetAgent", "agent_id", "agt_9"),
+    (["agent", "publish"], "PublishAgentVersion", "agent_id", "agt_9"),
+    (["agent", "versions"], "ListAgentVersions", "agent_id", "agt_9"),
+    (["harness-profile", "show"], "GetHarnessProfile", "harness_profile_id", "hpr_9"),
+    (["sandbox-profile", "show"], "GetSandboxProfile", "sandbox_profile_id", "spr_9"),
+]
+
+
+def named_things(scripted: ScriptedServer) -> None:
+    """One of each kind is called `repo`, behind one that is not, on a page of its own."""
+
+    def listed(kind: str, response: Any, field: str, identity: str) -> None:
+        entry = response.DESCRIPTOR.fields_by_name[field].message_type._concrete_class
+        first = response(**{field: [entry(name="other", **{identity: f"{kind}_1"})]}, next_page_token="more")
+        then = response(**{field: [entry(name="repo", **{identity: f"{kind}_9"})]})
+        rpc = response.DESCRIPTOR.name.removesuffix("Response")
+        scripted.on(rpc, lambda request, _: then if request.page_token else first)
+
+    listed("adep", agent_service_pb2.ListDeploymentsResponse, "agent_deployments", "agent_deployment_id")
+    listed("agt", agent_service_pb2.ListAgentsResponse, "agents", "agent_id")
+    listed("hpr", agent_service_pb2.ListHarnessProfilesResponse, "harness_profiles", "harness_profile_id")
+    listed("spr", agent_service_pb2.ListSandboxProfilesResponse, "sandbox_profiles", "sandbox_profile_id")
+
+
+@pytest.mark.parametrize(("arguments", "rpc", "field", "identity"), NAMED, ids=lambda value: str(value))
+async def test_a_name_does_for_an_id(
+    scripted: ScriptedServer, arguments: list[str], rpc: str, field: str, identity: str
+) -> None:
+    named_things(scripted)
+    scripted.on("CreateSession", CREATED)
+    scripted.on("FollowEvents", script(*turn()))
+    await turnlog(scripted, *arguments, "repo")
+    before = {call.rpc for call in scripted.received}
+    assert getattr(scripted.requests(rpc)[0], field) == identity
+    scripted.received.clear()
+    await turnlog(scripted, *arguments, identity)
+    assert getattr(scripted.requests(rpc)[0], field) == identity
+    assert len({call.rpc for call in scripted.received}) == len(before) - 1, "an id needs no list"
+
+
+async def test_a_revision_is_published_by_names(scripted: ScriptedServer) -> None:
+    named_things(scripted)
+    scripted.on("PublishDeploymentRevision", agent_service_pb2.PublishDeploymentRevisionResponse())
+    profiles = ["--agent", "repo", "--harness-profile", "repo", "--sandbox-profile", "repo"]
+    done = await turnlog(scripted, "deployment", "publish", "repo", *profiles)
+    assert done.code == 0, done.err
+    [request] = scripted.requests("PublishDeploymentRevision")
+    assert (request.agent_deployment_id, request.agent_id) == ("adep_9", "agt_9")
+    assert (request.harness_profile_id, request.sandbox_profile_id) == ("hpr_9", "spr_9")
+
+
+async def test_an_unknown_name_is_told_with_where_to_look(scripted: ScriptedServer) -> None:
+    named_things(scripted)
+    done = await turnlog(scripted, "session", "create", "--agent-deployment", "rope")
+    assert (done.code, done.out, scripted.requests("CreateSession")) == (2, "", [])
+    assert "no deployment named 'rope'" in done.err
+    assert "turnlog deployment list" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin"),
+    [
+        (["session", "steer", "sess_1", ""], ""),
+        (["session", "steer", "sess_1", " \n"], ""),
+        (["session", "steer", "sess_1", "-"], "\n"),
+        (["session", "create", "--agent-deployment", "adep_1", "--message", ""], ""),
+        (["session", "chat", "sess_1", ""], ""),
+        (["session", "chat", "--new", "  "], ""),
+    ],
+)
+async def test_nothing_said_starts_no_turn(scripted: ScriptedServer, arguments: list[str], stdin: str) -> None:
+    done = await turnlog(scripted, *arguments, stdin=stdin)
+    assert (done.code, done.out) == (2, "")
+    assert "give a text" in done.err
+    assert not scripted.received
+
+
+async def test_what_is_advised_about_a_busy_session_can_be_typed(scripted: ScriptedServer) -> None:
+    busy = Refusal(StatusCode.FAILED_PRECONDITION, "SESSION_BUSY", run_id="run_9")
+    scripted.on("CompleteSession", busy)
+    done = await turnlog(scripted, "session", "complete", "sess_1")
+    assert done.code == 5
+    assert "turnlog session wait ID" in done.err
+    assert "turnlog run cancel ID RUN" in done.err
+    assert "--if-busy" not in done.err
 
 
 @pytest.mark.parametrize(

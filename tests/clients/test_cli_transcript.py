@@ -23,9 +23,12 @@ from turnlog_client.follow import FollowedEvent, FollowedPreview, Interruption
 class Screen:
     """A transcript on paper."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, terminal: int = 0, **options: Any) -> None:
         self.paper = io.StringIO()
-        self.console = Console(file=self.paper, soft_wrap=True, highlight=False, markup=False, emoji=False)
+        self.console = Console(
+            file=self.paper, soft_wrap=True, highlight=False, markup=False, emoji=False,
+            width=terminal or None, force_terminal=bool(terminal), no_color=True, color_system=None,
+        )  # fmt: skip
         self.view = Transcript(self.console, **options)
         self.seq = 0
 
@@ -64,6 +67,33 @@ def arguments(**values: Any) -> Struct:
     return struct
 
 
+def place(path: str, first: int, last: int) -> Struct:
+    return arguments(path=path, start_line=first, end_line=last)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "result", "shown"),
+    [
+        ("read", place("a/b.py", 20, 22), {"parts": say("20 | x")}, "read   a/b.py:20-22"),
+        ("read", place("a/b.py", 20, 20), {"parts": say("20 | x")}, "read   a/b.py:20"),
+        ("read", arguments(path="a.py", start_line=3, deep=True), {}, "read   a.py:3 deep=true"),
+        (
+            "read",
+            place("a.py", 1, 2),
+            {"parts": say("no such file"), "is_error": True},
+            "read   a.py:1-2   no such file",
+        ),
+        ("list", arguments(path="a", depth=2), {"parts": say("x\ny")}, "list   depth=2 path=a   x …"),
+        ("fetch_url", arguments(url="http://x"), {}, "fetch_url http://x   done"),
+    ],
+)
+def test_calls_of_tools(name: str, given: Struct, result: dict[str, Any], shown: str) -> None:
+    screen = Screen()
+    screen.event("agent.tool_use", call_id="c1", name=name, arguments=given)
+    screen.event("agent.tool_result", call_id="c1", **result)
+    assert screen.text == f"  ⚙ {shown}\n"
+
+
 def test_a_turn_reads_as_it_should() -> None:
     screen = Screen(hidden=frozenset({1}))
     screen.event("user.message", parts=say("Where is the retry policy?"))
@@ -74,8 +104,8 @@ def test_a_turn_reads_as_it_should() -> None:
     screen.event("session.status_running", active_run_id="run_1", boundary=1)
     screen.event("agent.tool_use", call_id="c1", name="search", arguments=arguments(query="ambiguous commit"))
     screen.event("agent.tool_result", after=0.1, call_id="c1", parts=say("12 hits"))
-    screen.event("agent.tool_use", after=0.1, call_id="c2", name="read", arguments=arguments(path="retry.py", line=41))
-    screen.event("agent.tool_result", after=0.1, call_id="c2", parts=say("one\ntwo"), truncated=True)
+    screen.event("agent.tool_use", after=0.1, call_id="c2", name="read", arguments=place("retry.py", 41, 88))
+    screen.event("agent.tool_result", after=0.1, call_id="c2", parts=say("41 | one\n42 | two"), truncated=True)
     screen.event("agent.message", after=1.3, parts=say("It is decided in retry.py:52."))
     screen.event("run.attempt_ended", status="ATTEMPT_STATUS_SETTLED")
     screen.event("run.succeeded", after=1.4, attempts=1)
@@ -83,7 +113,7 @@ def test_a_turn_reads_as_it_should() -> None:
     assert screen.text.splitlines() == [
         "sess_1  run_1  pending → provisioning → running",
         '  ⚙ search "ambiguous commit"   12 hits in 0.1 s',
-        "  ⚙ read line=41 path=retry.py   one (+1 lines) (cut)",
+        "  ⚙ read   retry.py:41-88   (cut)",
         "  It is decided in retry.py:52.",
         "idle · 1 attempt · 1.4 s · seq 14",
     ]
@@ -119,6 +149,34 @@ def test_previews_become_the_message_without_saying_it_twice() -> None:
     screen.preview("decided\nhere")
     screen.event("agent.message", parts=say("It is decided\nhere, in full."))
     assert screen.text == "  It is decided\n  here, in full.\n"
+
+
+def test_space_at_the_end_of_previews_is_no_difference() -> None:
+    screen = Screen()
+    for piece in ("One.\n", "\nTwo", ".\n"):
+        screen.preview(piece)
+    screen.event("agent.message", parts=say("One.\n\nTwo."))
+    screen.event("session.status_idle", boundary=2)
+    assert screen.text == "  One.\n\n  Two.\nidle · seq 2\n"
+
+
+def test_a_terminal_breaks_lines_between_words() -> None:
+    screen = Screen(terminal=40)
+    screen.preview("It is decided where the lane compa")
+    screen.preview("res the head, in\n\n  - server/lane.py: once for 日本語 日本語 each Session")
+    screen.event("agent.message", parts=say("It is decided where the lane compares the head, in\n\n  - server/lane.py: "
+                                            "once for 日本語 日本語 each Session, as it was told to."))  # fmt: skip
+    screen.event("agent.tool_use", call_id="c1", name="read", arguments=place("a/long/path/to/some/file.py", 1, 2))
+    assert screen.text.splitlines() == [
+        "  It is decided where the lane compares",
+        "  the head, in",
+        "",
+        "    - server/lane.py: once for 日本語",
+        "    日本語 each Session, as it was told",
+        "    to.",
+        "  ⚙ read",
+        "  a/long/path/to/some/file.py:1-2",
+    ]
 
 
 def test_a_preview_that_overtakes_the_status_waits_for_it() -> None:

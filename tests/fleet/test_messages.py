@@ -226,6 +226,28 @@ async def test_previews_reach_followers_that_asked_for_them_and_no_log(space: Sp
     plain.cancel()
 
 
+async def test_text_in_the_making_never_overtakes_what_was_done_before_it(space: Space) -> None:
+    created = await space.session("hello")
+    curious = space.rpc.stream("FollowEvents", session_id=created.session.session_id, previews=True)
+    async with space.runner() as runner:
+        offer = await runner.start()
+        for number in range(8):
+            # Sent in one breath: the append is not committed when the preview arrives.
+            await runner.send(append=pb.Append(lease=runner.lease(offer), events=[said(f"{number}")]))
+            text = f"after {number}"
+            preview = pb.PreviewText(session_id=offer.session_id, run_id=offer.run_id, attempt_no=1, text=text)
+            await runner.send(preview=preview)
+        await runner.settle(offer)
+        await curious.event("session.status_idle")
+    seen: list[str] = []
+    for frame in curious.frames:
+        seen += [event.agent_message.parts[0].text for event in frame.events.events if event.type == "agent.message"]
+        if frame.WhichOneof("frame") == "preview":
+            assert frame.preview.text.removeprefix("after ") in seen
+    assert len([frame for frame in curious.frames if frame.WhichOneof("frame") == "preview"]) == 8
+    curious.cancel()
+
+
 async def send_ready(runner, offer: pb.Offer) -> pb.Ack:
     """HarnessReady, and what came of it."""
     await runner.send(harness_ready=pb.HarnessReady(lease=runner.lease(offer)))

@@ -7,6 +7,7 @@ Leases belong to runners, not to Runs: one statement renews all of this replica'
 
 import asyncio
 import random
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -192,9 +193,9 @@ class Fleet:
                     log.info("a runner declined a run", run=run_id, runner=link.hello.runner_id, reason=reason)
                     self._tasks.once("unreserve", self._give_back(link, offer))
             case said.PreviewText(session_id, run_id, attempt_no, text):
-                held = link.held.get((session_id, run_id))
-                if held is not None and held.attempt_no == attempt_no:
-                    self._hub.preview(session_id, run_id, attempt_no, text)
+                # Text in the making follows what was done before it, which is on its way into the log.
+                show = partial(self._hub.preview, session_id, run_id, attempt_no, text)
+                link.after_reports(session_id, run_id, attempt_no, show)
             case said.HarnessStarted() | said.Reports() | said.Settled() | said.Abandoned():
                 if not link.report(message):
                     self._observer.fenced()

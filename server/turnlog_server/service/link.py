@@ -54,7 +54,10 @@ class RunnerFrames(Protocol):
 
 @dataclass(slots=True)
 class Held:
-    """An attempt that this runner executes. `ending`: it is on its way to end it itself."""
+    """An attempt that this runner executes.
+
+    ending: it is on its way to end it itself. reported: what becomes of the last that it reported.
+    """
 
     session_id: str
     run_id: str
@@ -63,6 +66,7 @@ class Held:
     stop_told: RunStatus | None = None
     ending: bool = False
     head: int = 0
+    reported: asyncio.Future[Result] | None = None
 
 
 @dataclass(slots=True)
@@ -256,6 +260,16 @@ class Link:
         self._submit(proof.session_id, lease, command, size, held.tools, rejected)
         return True
 
+    def after_reports(self, session_id: str, run_id: str, attempt_no: int, then: Callable[[], None]) -> None:
+        """Does something once all that the attempt reported before has come to its end; nothing where none is held."""
+        held = self.held.get((session_id, run_id))
+        if held is None or held.attempt_no != attempt_no:
+            return
+        if held.reported is None:
+            then()
+        else:
+            held.reported.add_done_callback(lambda _: then())
+
     def lost(self, session_id: str, run_id: str, attempt_no: int, reason: said.LostReason) -> None:
         """Tells the runner to stop an attempt."""
         held = self.held.get((session_id, run_id))
@@ -304,6 +318,8 @@ class Link:
             return
         loop = asyncio.get_running_loop()
         submission = Submission(session_id, command, size, loop.create_future(), self.ctx.caller, self.ctx.judge)
+        if (held := self.held.get((session_id, lease.run_id))) is not None:
+            held.reported = submission.future
         try:
             self._lane.enqueue(submission, forced=True)
         except Refusal as refusal:

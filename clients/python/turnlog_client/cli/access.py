@@ -105,7 +105,7 @@ async def create_principal(
     """Creates a principal."""
     answer = await cli.t.access.create_principal(request_id=request_id, display_name=name, role=role(role_name))
     made = answer.principal or v1.Principal()
-    cli.out.answer(answer, f"{made.principal_id}  {shown(made.role)}")
+    cli.out.answer(answer, f"{made.principal_id}  {shown(made.role)}", made=made.principal_id)
 
 
 @command(principals, "list")
@@ -138,7 +138,7 @@ async def create_account(
     """Creates a service account."""
     answer = await cli.t.access.create_service_account(request_id=request_id, display_name=name, role=role(role_name))
     made = answer.service_account or v1.ServiceAccount()
-    cli.out.answer(answer, f"{made.service_account_id}  {shown(made.role)}")
+    cli.out.answer(answer, f"{made.service_account_id}  {shown(made.role)}", made=made.service_account_id)
 
 
 @command(accounts, "list")

@@ -10,6 +10,7 @@ import typer
 
 from turnlog_client import v1
 from turnlog_client.cli.command import Cli, command
+from turnlog_client.cli.names import agent_id, harness_profile_id, sandbox_profile_id
 from turnlog_client.cli.options import Description, Limit, RequestId, duration, page_size
 from turnlog_client.errors import InvalidRequest
 from turnlog_client.messages.google.protobuf import Struct
@@ -18,7 +19,7 @@ app = typer.Typer(no_args_is_help=True, help="Agents and their published version
 harnesses = typer.Typer(no_args_is_help=True, help="Harness profiles: which harness a runner must be able to start.")
 sandboxes = typer.Typer(no_args_is_help=True, help="Sandbox profiles: bounds of an execution.")
 
-AgentId = Annotated[str, typer.Argument(help="agt_…", metavar="AGENT")]
+AgentId = Annotated[str, typer.Argument(help="Its name, or agt_….", metavar="AGENT")]
 Name = Annotated[str, typer.Argument(help="Unique in the workspace, such as `support`.", metavar="NAME")]
 
 
@@ -33,7 +34,8 @@ def register(root: typer.Typer) -> None:
 async def create(cli: Cli, name: Name, description: Description = "", request_id: RequestId = "") -> None:
     """Creates an agent. It does nothing until a version is published and deployed."""
     answer = await cli.t.agents.create_agent(request_id=request_id, name=name, description=description)
-    cli.out.answer(answer, f"{answer.agent.agent_id}  {name}" if answer.agent else "")
+    made = answer.agent or v1.Agent()
+    cli.out.answer(answer, f"{made.agent_id}  {name}", made=made.agent_id)
 
 
 @command(app, "list")
@@ -54,7 +56,7 @@ async def list_agents(cli: Cli, limit: Limit = 50) -> None:
 @command(app, "show")
 async def show(cli: Cli, agent: AgentId) -> None:
     """Shows one agent."""
-    cli.out.resource((await cli.t.agents.get_agent(agent)).agent)
+    cli.out.resource((await cli.t.agents.get_agent(await agent_id(cli.t, agent))).agent)
 
 
 @command(app, "publish")
@@ -77,7 +79,7 @@ async def publish(
     tools = [v1.Tool(name=each.partition("=")[0], description=each.partition("=")[2]) for each in tool or ()]
     answer = await cli.t.agents.publish_agent_version(
         request_id=request_id,
-        agent_id=agent,
+        agent_id=await agent_id(cli.t, agent),
         instructions=instructions,
         tools=tools + (_read_tools(tools_file) if tools_file else []),
     )
@@ -89,7 +91,7 @@ async def publish(
 async def versions(cli: Cli, agent: AgentId, limit: Limit = 50) -> None:
     """Lists an agent's versions, newest first."""
     await cli.out.rows(
-        cli.t.agents.list_agent_versions.each(agent, page_size=page_size(limit)),
+        cli.t.agents.list_agent_versions.each(await agent_id(cli.t, agent), page_size=page_size(limit)),
         {
             "VERSION": lambda each: each.version_number,
             "CREATED": lambda each: each.create_time,
@@ -103,7 +105,7 @@ async def versions(cli: Cli, agent: AgentId, limit: Limit = 50) -> None:
 @command(app, "version")
 async def version(cli: Cli, agent: AgentId, number: Annotated[int, typer.Argument(min=1, metavar="NUMBER")]) -> None:
     """Shows one version of an agent."""
-    cli.out.resource((await cli.t.agents.get_agent_version(agent, number)).agent_version)
+    cli.out.resource((await cli.t.agents.get_agent_version(await agent_id(cli.t, agent), number)).agent_version)
 
 
 @command(harnesses, "create")
@@ -111,7 +113,7 @@ async def create_harness(cli: Cli, name: Name, description: Description = "", re
     """Creates a harness profile; runners name the profiles that they serve by it."""
     answer = await cli.t.agents.create_harness_profile(request_id=request_id, name=name, description=description)
     profile = answer.harness_profile or v1.HarnessProfile()
-    cli.out.answer(answer, f"{profile.harness_profile_id}  {name}")
+    cli.out.answer(answer, f"{profile.harness_profile_id}  {name}", made=profile.harness_profile_id)
 
 
 @command(harnesses, "list")
@@ -129,9 +131,12 @@ async def list_harnesses(cli: Cli, limit: Limit = 50) -> None:
 
 
 @command(harnesses, "show")
-async def show_harness(cli: Cli, profile_id: Annotated[str, typer.Argument(metavar="PROFILE", help="hpr_…")]) -> None:
+async def show_harness(
+    cli: Cli, profile: Annotated[str, typer.Argument(metavar="PROFILE", help="Its name, or hpr_….")]
+) -> None:
     """Shows one harness profile."""
-    cli.out.resource((await cli.t.agents.get_harness_profile(profile_id)).harness_profile)
+    found = await cli.t.agents.get_harness_profile(await harness_profile_id(cli.t, profile))
+    cli.out.resource(found.harness_profile)
 
 
 @command(sandboxes, "create")
@@ -146,7 +151,7 @@ async def create_sandbox(
         request_id=request_id, name=name, max_duration_seconds=int(duration(max_duration).total_seconds())
     )
     profile = answer.sandbox_profile or v1.SandboxProfile()
-    cli.out.answer(answer, f"{profile.sandbox_profile_id}  {name}")
+    cli.out.answer(answer, f"{profile.sandbox_profile_id}  {name}", made=profile.sandbox_profile_id)
 
 
 @command(sandboxes, "list")
@@ -164,9 +169,12 @@ async def list_sandboxes(cli: Cli, limit: Limit = 50) -> None:
 
 
 @command(sandboxes, "show")
-async def show_sandbox(cli: Cli, profile_id: Annotated[str, typer.Argument(metavar="PROFILE", help="spr_…")]) -> None:
+async def show_sandbox(
+    cli: Cli, profile: Annotated[str, typer.Argument(metavar="PROFILE", help="Its name, or spr_….")]
+) -> None:
     """Shows one sandbox profile."""
-    cli.out.resource((await cli.t.agents.get_sandbox_profile(profile_id)).sandbox_profile)
+    found = await cli.t.agents.get_sandbox_profile(await sandbox_profile_id(cli.t, profile))
+    cli.out.resource(found.sandbox_profile)
 
 
 def _read_tools(path: Path) -> list[v1.Tool]:

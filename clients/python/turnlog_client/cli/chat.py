@@ -15,7 +15,8 @@ import typer
 from turnlog_client import v1
 from turnlog_client.cli.command import Cli, command
 from turnlog_client.cli.exits import Exit, exit_for, next_step
-from turnlog_client.cli.options import ActingPrincipal
+from turnlog_client.cli.names import deployment_id
+from turnlog_client.cli.options import ActingPrincipal, AgentDeployment, worth_saying
 from turnlog_client.cli.transcript import Transcript
 from turnlog_client.cli.watch import Watch, view_for
 from turnlog_client.errors import InvalidRequest, TurnlogError
@@ -34,7 +35,7 @@ def chat(
         typer.Argument(metavar="SESSION [TEXT] | --new [TEXT]", help="The Session, sess_…, and what to say first."),
     ] = None,
     new: Annotated[bool, typer.Option("--new", help="Start a Session.")] = False,
-    agent_deployment: Annotated[str, typer.Option(help="Where --new starts from; the profile's if left out.")] = "",
+    agent_deployment: AgentDeployment = "",
     principal: ActingPrincipal = "",
 ) -> Exit | None:
     """Talks to a Session, turn after turn.
@@ -47,9 +48,10 @@ def chat(
         raise InvalidRequest("Name a Session, sess_…, or start one with --new.")
     if len(said) > 1:
         raise InvalidRequest("Quote what you say: it is one argument.")
-    talk = Talk(cli, session_id, agent_deployment, principal)
+    said = [worth_saying(text) for text in said]
     cli.run(cli.connect().__aenter__())
     try:
+        talk = Talk(cli, session_id, cli.run(deployment_id(cli.t, agent_deployment)), principal)
         return _converse(cli, talk, said)
     finally:
         cli.run(cli.t.__aexit__())
@@ -88,6 +90,8 @@ def _spoken(said: list[str], at_terminal: bool) -> Iterator[str]:
             return
         if text:
             yield text
+        else:
+            print("  Type what you want to say; Ctrl-D leaves.")
 
 
 class Talk:

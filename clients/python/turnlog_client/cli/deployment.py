@@ -8,11 +8,12 @@ import typer
 
 from turnlog_client import v1
 from turnlog_client.cli.command import Cli, command
+from turnlog_client.cli.names import agent_id, deployment_id, harness_profile_id, sandbox_profile_id
 from turnlog_client.cli.options import Limit, RequestId, page_size
 
 app = typer.Typer(no_args_is_help=True, help="Deployments: where Sessions start from.")
 
-DeploymentId = Annotated[str, typer.Argument(help="adep_…", metavar="DEPLOYMENT")]
+DeploymentId = Annotated[str, typer.Argument(help="Its name, or adep_….", metavar="DEPLOYMENT")]
 
 
 def register(root: typer.Typer) -> None:
@@ -29,7 +30,7 @@ async def create(
     """Creates a deployment. Sessions can start from it once a revision is published."""
     answer = await cli.t.agents.create_deployment(request_id=request_id, name=name)
     made = answer.agent_deployment or v1.AgentDeployment()
-    cli.out.answer(answer, f"{made.agent_deployment_id}  {name}")
+    cli.out.answer(answer, f"{made.agent_deployment_id}  {name}", made=made.agent_deployment_id)
 
 
 @command(app, "list")
@@ -50,16 +51,16 @@ async def list_deployments(cli: Cli, limit: Limit = 50) -> None:
 @command(app, "show")
 async def show(cli: Cli, deployment: DeploymentId) -> None:
     """Shows one deployment."""
-    cli.out.resource((await cli.t.agents.get_deployment(deployment)).agent_deployment)
+    cli.out.resource((await cli.t.agents.get_deployment(await deployment_id(cli.t, deployment))).agent_deployment)
 
 
 @command(app, "publish")
 async def publish(
     cli: Cli,
     deployment: DeploymentId,
-    agent: Annotated[str, typer.Option(help="agt_…")],
-    harness_profile: Annotated[str, typer.Option(help="hpr_…")],
-    sandbox_profile: Annotated[str, typer.Option(help="spr_…")],
+    agent: Annotated[str, typer.Option(help="By name or id, agt_…")],
+    harness_profile: Annotated[str, typer.Option(help="By name or id, hpr_…")],
+    sandbox_profile: Annotated[str, typer.Option(help="By name or id, spr_…")],
     agent_version: Annotated[int | None, typer.Option(min=1, help="The agent's latest if left out.")] = None,
     pool: Annotated[str, typer.Option(help="Whose runners may claim; `default` if left out.")] = "",
     model_route: Annotated[str, typer.Option(help="The model route that the harness is told to use.")] = "",
@@ -68,11 +69,11 @@ async def publish(
     """Publishes an immutable revision; Sessions created from now on pin it."""
     answer = await cli.t.agents.publish_deployment_revision(
         request_id=request_id,
-        agent_deployment_id=deployment,
-        agent_id=agent,
+        agent_deployment_id=await deployment_id(cli.t, deployment),
+        agent_id=await agent_id(cli.t, agent),
         agent_version_number=agent_version,
-        harness_profile_id=harness_profile,
-        sandbox_profile_id=sandbox_profile,
+        harness_profile_id=await harness_profile_id(cli.t, harness_profile),
+        sandbox_profile_id=await sandbox_profile_id(cli.t, sandbox_profile),
         runner_pool=pool,
         model_route=model_route,
     )
@@ -84,7 +85,7 @@ async def publish(
 async def revisions(cli: Cli, deployment: DeploymentId, limit: Limit = 50) -> None:
     """Lists a deployment's revisions, newest first."""
     await cli.out.rows(
-        cli.t.agents.list_deployment_revisions.each(deployment, page_size=page_size(limit)),
+        cli.t.agents.list_deployment_revisions.each(await deployment_id(cli.t, deployment), page_size=page_size(limit)),
         {
             "REVISION": lambda each: each.revision_number,
             "AGENT": lambda each: each.agent_id,
@@ -102,4 +103,5 @@ async def revision(
     cli: Cli, deployment: DeploymentId, number: Annotated[int, typer.Argument(min=1, metavar="NUMBER")]
 ) -> None:
     """Shows one revision of a deployment."""
-    cli.out.resource((await cli.t.agents.get_deployment_revision(deployment, number)).agent_deployment_revision)
+    found = await cli.t.agents.get_deployment_revision(await deployment_id(cli.t, deployment), number)
+    cli.out.resource(found.agent_deployment_revision)

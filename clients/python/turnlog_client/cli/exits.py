@@ -58,7 +58,7 @@ _NEXT = {
     "AUTHOR_NOT_ALLOWED": "Leave --principal out to act as the key's own subject",
     "CREDENTIAL_INVALID": "Give a key that works: --key, TURNLOG_KEY or a profile",
     "CREDENTIAL_EXPIRED": "Ask for a new key: turnlog key create SUBJECT --name NAME",
-    "SESSION_BUSY": "Wait for the turn: turnlog session wait ID; or steer with --if-busy enqueue or interrupt",
+    "SESSION_BUSY": "Wait for the turn: turnlog session wait ID; or cancel it: turnlog run cancel ID RUN",
     "SESSION_TERMINAL": "Start another Session: turnlog session create",
     "SESSION_NOT_REUSABLE": "Start another Session: turnlog session create",
     "SEQ_CONFLICT": "Read what was appended meanwhile, then decide again: turnlog session events ID",

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from turnlog_client import v1
+from turnlog_client.errors import InvalidRequest
 
 SessionId = Annotated[str, typer.Argument(help="sess_…", metavar="SESSION")]
 RunId = Annotated[str, typer.Argument(help="run_…", metavar="RUN")]
@@ -22,8 +23,19 @@ ActingPrincipal = Annotated[
     str, typer.Option("--principal", help="The principal to act as, prn_…; the key's own subject if left out.")
 ]
 Labels = Annotated[list[str] | None, typer.Option("--label", help="NAME=VALUE, as often as you like.")]
+AgentDeployment = Annotated[
+    str,
+    typer.Option("--agent-deployment", help="The deployment to start from, by name or id; the profile's if left out."),
+]
 Description = Annotated[str, typer.Option(help="For people.")]
 RoleName = Literal["viewer", "contributor", "publisher", "manager", "runner"]
+
+
+def worth_saying(text: str) -> str:
+    """The text of a message. One without a word would start a turn about nothing. Raises InvalidRequest."""
+    if not text.strip():
+        raise InvalidRequest("There is nothing to say in an empty message: give a text, or - to read it from stdin.")
+    return text
 
 
 def pairs(texts: Sequence[str] | None, flag: str) -> dict[str, str]:

@@ -63,10 +63,16 @@ class Output:
         else:
             self.stderr.print(Text(clean(text), "dim"))
 
-    def answer(self, message: betterproto2.Message, said: str = "") -> None:
-        """The answer of a call that changed something: whole for machines, `said` for people."""
+    def answer(self, message: betterproto2.Message, said: str = "", *, made: str = "") -> None:
+        """The answer of a call that changed something: whole for machines, `said` for people.
+
+        made: the id of what was made, which is all that is said where no person reads: `X=$(turnlog … create)`.
+        """
         if self.as_json:
             self.line(as_dict(message))
+        elif made and not sys.stdout.isatty():
+            # Not `console.is_terminal`, which a CI system that asks for colours makes true.
+            self.say(made)
         elif said:
             self.say(said)
         else:

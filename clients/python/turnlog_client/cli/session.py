@@ -13,8 +13,10 @@ from turnlog_client import v1
 from turnlog_client.cli import chat
 from turnlog_client.cli.command import Cli, command
 from turnlog_client.cli.exits import Exit
+from turnlog_client.cli.names import deployment_id
 from turnlog_client.cli.options import (
     ActingPrincipal,
+    AgentDeployment,
     Labels,
     Limit,
     Reason,
@@ -23,6 +25,7 @@ from turnlog_client.cli.options import (
     duration,
     page_size,
     pairs,
+    worth_saying,
 )
 from turnlog_client.cli.output import shown
 from turnlog_client.cli.transcript import Transcript
@@ -64,16 +67,14 @@ def register(root: typer.Typer) -> None:
 
 
 def text_of(text: str) -> str:
-    """The text, or stdin where it is `-`."""
-    return sys.stdin.read() if text == "-" else text
+    """The text, or stdin where it is `-`. Raises InvalidRequest where there is none."""
+    return worth_saying(sys.stdin.read() if text == "-" else text)
 
 
 @command(app, "create")
 async def create(
     cli: Cli,
-    agent_deployment: Annotated[
-        str, typer.Option(help="The deployment to start from, adep_…; the profile's if left out.")
-    ] = "",
+    agent_deployment: AgentDeployment = "",
     principal: ActingPrincipal = "",
     message: Annotated[str | None, typer.Option(help="The first message, which starts the first turn.")] = None,
     label: Labels = None,
@@ -83,9 +84,12 @@ async def create(
     revision: Annotated[int | None, typer.Option(help="The revision; the current one if left out.")] = None,
     request_id: RequestId = "",
 ) -> None:
-    """Creates a Session, and starts its first turn where there is a message."""
+    """Creates a Session, and starts its first turn where there is a message.
+
+    Where no terminal reads it, the Session's id is all that is printed.
+    """
     made = await cli.t.sessions.create(
-        agent_deployment,
+        await deployment_id(cli.t, agent_deployment),
         principal=principal,
         first_message=text_of(message) if message is not None else None,
         labels=pairs(label, "--label"),
@@ -94,7 +98,8 @@ async def create(
         request_id=request_id,
     )
     session = made.session or v1.Session()
-    cli.out.answer(made, "  ".join(each for each in (session.session_id, made.run_id, shown(session.status)) if each))
+    said = "  ".join(each for each in (session.session_id, made.run_id, shown(session.status)) if each)
+    cli.out.answer(made, said, made=session.session_id)
 
 
 @command(app, "list")

@@ -6,14 +6,16 @@ It only ever appends to what is on the screen, so that a pipe, a log file and a 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import datetime
+from textwrap import indent
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 from turnlog.v1 import run_pb2
 
+from turnlog_client.cli.flow import Flow
 from turnlog_client.cli.output import clean
 from turnlog_client.follow import FollowedEvent, FollowedPreview, Interruption
 
@@ -26,12 +28,15 @@ _ENDS = {
     run_pb2.ATTEMPT_STATUS_DEADLINE: "deadline passed",
 }
 
+# The arguments of a tool that say which lines of which file.
+_PLACE = ("path", "start_line", "end_line")
+
 
 class Transcript:
     """Prints what a follow brings. `hidden` are seqs that the reader already knows, such as what was just typed."""
 
     def __init__(self, console: Console, *, hidden: frozenset[int] = frozenset()) -> None:
-        self._console = console
+        self._flow = Flow(console)
         self.hidden = set(hidden)
         self._open = ""
         self._status = ""
@@ -40,10 +45,10 @@ class Transcript:
         self._again = ""
         self._reconnecting: int | None = None
         self._early: list[FollowedPreview] = []
-        self._previewed = ""
+        self._previewed = self._space = ""
         self._preview_attempt = 0
         self._broken = False
-        self._calls: dict[str, tuple[str, datetime]] = {}
+        self._calls: dict[str, tuple[str, datetime, bool]] = {}
         self._began: datetime | None = None
         self._verdict = ""
         self._attempts = 0
@@ -74,8 +79,11 @@ class Transcript:
         if self._open != "message":
             self._broken = self._broken or bool(self._previewed)
             self._begin("message", "  ")
-        self._previewed += preview.text
-        self._write(clean(preview.text).replace("\n", "\n  "))
+        # Space at the end waits: the message that this becomes may end before it.
+        whole = self._previewed + self._space + preview.text
+        before, self._previewed = len(self._previewed), whole.rstrip()
+        self._space = whole[len(self._previewed) :]
+        self._flow.write(_indented(self._previewed[before:]), more=True)
 
     def interrupted(self, interruption: Interruption) -> None:
         """Says that the connection is being made again."""
@@ -93,7 +101,7 @@ class Transcript:
     def close(self) -> None:
         """Ends the line that is open."""
         if self._open:
-            self._console.print()
+            self._flow.end_line()
             self._open = ""
 
     # What each type of event looks like, by its dotted name.
@@ -109,33 +117,39 @@ class Transcript:
     def _show_agent_message(self, event: FollowedEvent, _: Any) -> None:
         text = event.text
         if self._open == "message" and not self._broken and text.startswith(self._previewed):
-            self._write(clean(text[len(self._previewed) :]).replace("\n", "\n  "))
+            self._write(_indented(text[len(self._previewed) :].rstrip()))
             self.close()
         else:
             # What was previewed is not how it came to be: the durable text replaces it whole.
-            self._line("  " + text.replace("\n", "\n  "))
-        self._previewed, self._broken = "", False
+            self._line(indent(text, "  "))
+        self._forget_preview()
 
     def _show_agent_tool_use(self, event: FollowedEvent, payload: Any) -> None:
-        self._calls[payload.call_id] = (payload.name, event.create_time)
+        arguments = _plain(payload.arguments)
+        self._calls[payload.call_id] = (payload.name, event.create_time, bool(_place(arguments)))
         self._begin(f"call {payload.call_id}", "")
-        self._write(f"  ⚙ {clean(payload.name)} {clean(_arguments(payload.arguments))}".rstrip(), "cyan")
+        self._write(f"  ⚙ {clean(payload.name):<6} {clean(_shown(arguments))}".rstrip(), "cyan")
 
     def _show_agent_tool_result(self, event: FollowedEvent, payload: Any) -> None:
-        name, since = self._calls.pop(payload.call_id, ("?", event.create_time))
-        summary = _summary(event.text) or (
-            f"{len(payload.data)} bytes {payload.media_type}" if payload.data else "done"
-        )
+        name, since, is_place = self._calls.pop(payload.call_id, ("?", event.create_time, False))
+        if is_place and not payload.is_error:
+            # What was read is what stands there.
+            told = ""
+        else:
+            told = _summary(event.text) or (
+                f"{len(payload.data)} bytes {payload.media_type}" if payload.data else "done"
+            )
         seconds = (event.create_time - since).total_seconds()
-        told = f"{summary} in {seconds:.1f} s" if seconds >= 0.1 else summary
+        if seconds >= 0.1:
+            told += f" in {seconds:.1f} s"
         if payload.truncated:
             told += " (cut)"
         style = "red" if payload.is_error else "dim"
         if self._open == f"call {payload.call_id}":
-            self._write("   " + clean(told), style)
+            self._write(f"   {clean(told.strip())}".rstrip(), style)
             self.close()
         else:
-            self._line(f"    ↳ {name}   {told}", style)
+            self._line(f"    ↳ {name}   {told.strip() or 'done'}", style)
 
     def _show_run_queued(self, event: FollowedEvent, payload: Any) -> None:
         self._began = self._began or event.create_time
@@ -215,7 +229,8 @@ class Transcript:
 
     def _line(self, text: str, style: str = "") -> None:
         self.close()
-        self._console.print(Text(clean(text), style))
+        self._write(clean(text), style)
+        self._flow.end_line()
 
     def _begin(self, kind: str, text: str) -> None:
         self.close()
@@ -223,21 +238,39 @@ class Transcript:
         self._write(text)
 
     def _write(self, text: str, style: str = "") -> None:
-        self._console.print(Text(text, style), end="")
-        self._console.file.flush()
+        self._flow.write(text, style)
 
     def _break_preview(self) -> None:
         if self._open == "message":
             self.close()
-        self._previewed, self._broken = "", False
+        self._forget_preview()
+
+    def _forget_preview(self) -> None:
+        self._previewed = self._space = ""
+        self._broken = False
 
 
-def _arguments(struct: Any) -> str:
-    values = _plain(struct)
-    if len(values) == 1:
-        [value] = values.values()
+def _indented(text: str) -> str:
+    """As it goes on behind what stands there, two columns in; empty lines stay empty."""
+    return re.sub(r"\n(?=[^\n])", "\n  ", clean(text))
+
+
+def _shown(arguments: Mapping[str, Any]) -> str:
+    if len(arguments) == 1:
+        [value] = arguments.values()
         return _argument(value)
-    return " ".join(f"{key}={_argument(value)}" for key, value in sorted(values.items()))
+    place = _place(arguments)
+    rest = [f"{key}={_argument(arguments[key])}" for key in sorted(arguments) if not place or key not in _PLACE]
+    return " ".join([place, *rest] if place else rest)
+
+
+def _place(arguments: Mapping[str, Any]) -> str:
+    """Lines of a file as people cite them, `path:20-22`, where that is what the arguments name."""
+    path, first, last = (arguments.get(key) for key in _PLACE)
+    if not (isinstance(path, str) and path and isinstance(first, float)):
+        return ""
+    through = f"-{last:.0f}" if isinstance(last, float) and last > first else ""
+    return f"{path}:{first:.0f}{through}"
 
 
 def _plain(struct: Any) -> Mapping[str, Any]:
@@ -256,7 +289,7 @@ def _argument(value: Any) -> str:
 
 def _summary(text: str) -> str:
     lines = text.strip().splitlines()
-    return (_cut(lines[0]) + (f" (+{len(lines) - 1} lines)" if len(lines) > 1 else "")) if lines else ""
+    return (_cut(lines[0]) + (" …" if len(lines) > 1 else "")) if lines else ""
 
 
 def _cut(text: str, most: int = 72) -> str:
