@@ -78,7 +78,7 @@ def session_facts(*, reusable: bool = True, max_duration_seconds: int = 300) -> 
 
 def bare(state: SessionState) -> SessionState:
     """Without what proves and counts a lease, which is not in the log."""
-    return replace(state, active=_bare_run(state.active)) if state.active is not None else state
+    return replace(state, active=_bare_run(state.active) if state.active is not None else None, unlogged=0)
 
 
 def _bare_run(run: Any) -> Any:

@@ -225,7 +225,8 @@ def _bare_run(run: Run) -> Run:
 
 
 def _bare_state(state: SessionState) -> SessionState:
-    return replace(state, active=_bare_run(state.active)) if state.active is not None else state
+    active = _bare_run(state.active) if state.active is not None else None
+    return replace(state, active=active, unlogged=0)
 
 
 def _bare_place(place: QueueRow | None) -> QueueRow | None:

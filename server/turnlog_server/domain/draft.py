@@ -105,7 +105,8 @@ class Draft:
         token_hash, message_no, epoch = secret
         attempt = replace(run.live, token_hash=token_hash, last_message_no=message_no, runner_epoch=epoch)
         run = replace(run, attempt=attempt)
-        self.state = replace(self.state, active=run)
+        unlogged = self.state.unlogged + (0 if self.events else 1)
+        self.state = replace(self.state, active=run, unlogged=unlogged)
         self._touch(run)
 
     def _touch(self, run: Run | QueuedTurn) -> None:

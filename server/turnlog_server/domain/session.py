@@ -239,6 +239,7 @@ class SessionState:
     status, stop_reason, boundary, error: as the last status event said.
     closing: the Session ends as canceled once its active Run did.
     turns: turns ever accepted.
+    unlogged: writes without an event, which only counted a message of a runner. Not a function of the log either.
     """
 
     head_seq: int = 0
@@ -251,6 +252,7 @@ class SessionState:
     queue: tuple[QueuedTurn, ...] = ()
     turns: int = 0
     closing: bool = False
+    unlogged: int = 0
 
     @property
     def terminal(self) -> bool:

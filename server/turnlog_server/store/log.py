@@ -54,6 +54,7 @@ class SessionWrite:
 
     workspace_id: whose permission epoch has to stand.
     expected: the head that it was decided on; 0 for a Session that is made by it.
+    expected_unlogged: how many writes had left that head as it is: they are compared, too.
     due_at: None leaves the timer row as it is; 0 clears it; microseconds otherwise.
     """
 
@@ -71,15 +72,18 @@ class SessionWrite:
     queue: QueueRow | None = None
     due_at: int | None = None
     deleted: bool = False
+    expected_unlogged: int = 0
+    new_unlogged: int = 0
 
 
 # The statements are put together from these, and only from those that a batch has rows for: each takes time of the
 # server and of the driver even where it writes nothing, and most batches need few.
 _WANT: LiteralString = """
 want AS MATERIALIZED (
-  SELECT w.session_id, w.workspace_id, w.expected, w.new_head
-    FROM unnest(%(s_id)s::text[], %(s_ws)s::text[], %(s_expected)s::int8[], %(s_head)s::int8[])
-      AS w(session_id, workspace_id, expected, new_head)),"""
+  SELECT w.session_id, w.workspace_id, w.expected, w.new_head, w.unlogged, w.new_unlogged
+    FROM unnest(%(s_id)s::text[], %(s_ws)s::text[], %(s_expected)s::int8[], %(s_head)s::int8[], %(s_unlogged)s::int8[],
+                %(s_new_unlogged)s::int8[])
+      AS w(session_id, workspace_id, expected, new_head, unlogged, new_unlogged)),"""
 
 _ALLOWED: LiteralString = """
 allowed AS MATERIALIZED (
@@ -109,17 +113,17 @@ _NOT_KNOWN: LiteralString = """
 _MOVED: tuple[LiteralString, LiteralString] = (
     """
 locked AS MATERIALIZED (
-  SELECT h.session_id, w.expected, w.new_head
+  SELECT h.session_id, w.expected, w.new_head, w.unlogged, w.new_unlogged
     FROM want w
-    JOIN session_heads h ON h.session_id = w.session_id AND h.head_seq = w.expected
+    JOIN session_heads h ON h.session_id = w.session_id AND h.head_seq = w.expected AND h.unlogged = w.unlogged
    WHERE (w.workspace_id IN (SELECT l.workspace_id FROM allowed l)) IS TRUE""",
     """
    ORDER BY h.session_id
      FOR UPDATE OF h {head_lock_skip}),
 moved AS (
-  UPDATE session_heads h SET head_seq = l.new_head
+  UPDATE session_heads h SET head_seq = l.new_head, unlogged = l.new_unlogged
     FROM locked l
-   WHERE h.session_id = l.session_id AND h.head_seq = l.expected
+   WHERE h.session_id = l.session_id AND h.head_seq = l.expected AND h.unlogged = l.unlogged
   RETURNING h.session_id),""",
 )
 
@@ -320,7 +324,11 @@ async def event_append(
     conn: Connection, dialect: Dialect, writes: list[SessionWrite], epochs: dict[str, int]
 ) -> set[str]:
     """Moves Sessions; returns those that were moved."""
-    params: dict[str, object] = {"s_expected": Ints(write.expected for write in writes)}
+    params: dict[str, object] = {
+        "s_expected": Ints(write.expected for write in writes),
+        "s_unlogged": Ints(write.expected_unlogged for write in writes),
+        "s_new_unlogged": Ints(write.new_unlogged for write in writes),
+    }
     arms = _fill(params, (*_WRITES, _DELETION), writes, epochs, dialect.claim_shards)
     return await _run(conn, dialect.sql(_append(arms)), params)
 
