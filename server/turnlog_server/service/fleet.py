@@ -81,7 +81,7 @@ class Fleet:
         self._wake = asyncio.Event()
         self._tasks = Background()
         self._draining = False
-        self._not_before = 0.0
+        self._last_look = self._lose_after = float("-inf")
         epochs.listen(self._epoch_moved)
 
     @property
@@ -96,11 +96,8 @@ class Fleet:
 
     def start(self) -> None:
         """Begins to offer, to renew, and to look for who is lost."""
-        # After an outage of the server runners get a whole lease to come back.
-        self._not_before = asyncio.get_running_loop().time() + self._settings.lease_ttl
         self._tasks.repeat("dispatch", self._dispatch, 0.0)
         self._tasks.repeat("leases", self._leases, self._settings.poll)
-        self._tasks.repeat("orphans", self._orphans, self._settings.poll)
 
     def drain(self) -> None:
         """Offers nothing more; runners are told to go elsewhere and keep what they hold."""
@@ -318,6 +315,10 @@ class Fleet:
             if link.heard_at < silent_since:
                 # A peer that is gone without a word: TCP would go on for long, and offers would go nowhere.
                 link.fail(Refusal(Reason.LEASE_LOST, "The runner was not heard of for the length of its lease."))
+        await self._renew()
+        await self._lose_silent()
+
+    async def _renew(self) -> None:
         heard = [link for link in self._roster if link.heard and not link.left and not link.failure.done()]
         if not heard:
             return
@@ -339,15 +340,20 @@ class Fleet:
             elif drained:
                 self._drain_runner(link)
 
-    async def _orphans(self) -> None:
-        if asyncio.get_running_loop().time() < self._not_before:
+    async def _lose_silent(self) -> None:
+        # Listed again at every look: an Accept that knew the old epoch may commit after the runner was declared lost.
+        for lost in await self._queue.orphans(ORPHANS_AT_ONCE):
+            self._lose(lost, "The runner was not heard of for the length of its lease.")
+        now = asyncio.get_running_loop().time()
+        if now - self._last_look > self._settings.lease_ttl / 2:
+            # We start, or the database was away: nobody could renew, so everybody gets a whole lease to come back.
+            self._lose_after = now + self._settings.lease_ttl
+        self._last_look = now
+        if now < self._lose_after:
             return
         for runner in await self._runners.lose(SLACK_SECONDS):
             self._observer.lease_lost()
             log.warning("a runner is lost", runner=runner.runner_id)
-        # Listed again at every sweep: an Accept that knew the old epoch may commit after the runner was declared lost.
-        for lost in await self._queue.orphans(ORPHANS_AT_ONCE):
-            self._lose(lost, "The runner was not heard of for the length of its lease.")
 
     def _lose(self, lost: Reserved, reason: str) -> None:
         command = AttemptLost(lost.run_id, lost.attempt_no, reason)

@@ -26,11 +26,11 @@ ON CONFLICT (workspace_id, runner_id) DO UPDATE SET
   instance = excluded.instance, lease_expires_at = excluded.lease_expires_at, hello = excluded.hello
 RETURNING epoch, draining"""
 
+# Also a lease that ran out: until the runner is declared lost, which raises its epoch, it is nobody else's.
 RUNNER_RENEW: LiteralString = """
 UPDATE runners r SET lease_expires_at = now() + %(ttl)s::float8 * interval '1 second'
   FROM unnest(%(ws)s::text[], %(ids)s::text[], %(epochs)s::int8[]) AS w(workspace_id, runner_id, epoch)
  WHERE r.workspace_id = w.workspace_id AND r.runner_id = w.runner_id AND r.epoch = w.epoch
-   AND r.lease_expires_at > now()
 RETURNING r.workspace_id, r.runner_id, r.draining"""
 
 RUNNER_LOSE: LiteralString = """
