@@ -7,7 +7,7 @@ import pytest
 from google.protobuf import struct_pb2
 from support.replicas import Refused, Space, fresh
 from turnlog.runner.v1 import runner_service_pb2 as fleet
-from turnlog.v1 import agent_service_pb2
+from turnlog.v1 import agent_service_pb2, event_service_pb2
 
 
 def field(number: int, inside: bytes) -> bytes:
@@ -77,3 +77,20 @@ async def test_a_runner_that_sends_what_cannot_be_parsed_is_told_so(space: Space
     assert Refused(ended.value).reason == "INVALID_FIELD"
     async with space.runner():
         pass
+
+
+@pytest.mark.case(90)
+async def test_what_nobody_knows_of_a_message_breaks_no_reader(space: Space) -> None:
+    session_id = (await space.session()).session.session_id
+    head = space.rpc.request(
+        "AppendEvent", session_id=session_id, authored_by=space.subject, caused_by={"kind": "KIND_API"}
+    )
+    # Groups of a field that does not exist, as deep as a request can be read, which is deeper than a page can.
+    deep = varint(999 << 3 | 3) * 98 + varint(999 << 3 | 4) * 98
+    text = event_service_pb2.AppendEventRequest(user_message={"parts": [{"text": "deep"}]}).user_message
+    number = event_service_pb2.AppendEventRequest.USER_MESSAGE_FIELD_NUMBER
+    await space.rpc.send("AppendEvent", head.SerializeToString() + field(number, text.SerializeToString() + deep))
+    said = [event for event in await space.log(session_id) if event.type == "user.message"]
+    assert said[0].user_message == text
+    followed = await space.rpc.stream("FollowEvents", session_id=session_id).until("caught_up")
+    assert said[0] in followed

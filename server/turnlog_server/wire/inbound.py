@@ -7,7 +7,7 @@ from turnlog_server.domain.asked import FollowOptions, Inbound, Until
 from turnlog_server.domain.commands import IfBusy
 from turnlog_server.domain.events import Cause
 from turnlog_server.domain.refusals import invalid
-from turnlog_server.wire.events import ARM_OF_TYPE, CAUSE
+from turnlog_server.wire.events import ARM_OF_TYPE, CAUSE, payload_of
 from turnlog_server.wire.requests import check_payload
 
 CALLERS_CAUSES = frozenset(
@@ -42,9 +42,9 @@ def inbound(request: pb.AppendEventRequest) -> Inbound:
     if not message and request.if_busy:
         raise invalid("if_busy", "is only for user_message")
     if message:
-        payload = event_pb2.Event(user_message=request.user_message).SerializeToString()
+        payload = payload_of("user_message", request.user_message)
     else:
-        payload = event_pb2.Event(user_interrupt=request.user_interrupt).SerializeToString()
+        payload = payload_of("user_interrupt", request.user_interrupt)
     check_payload(request.WhichOneof("event") or "event", len(payload))
     return Inbound(
         request.session_id,

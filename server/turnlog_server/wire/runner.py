@@ -17,7 +17,7 @@ from turnlog_server.domain.refusals import invalid
 from turnlog_server.domain.session import Attempt, RunError
 from turnlog_server.wire.agents import agent_version_message
 from turnlog_server.wire.errors import cut
-from turnlog_server.wire.events import ARMS, ATTEMPT_KIND, RUN_STATUS, cost_from, pins_to
+from turnlog_server.wire.events import ARMS, ATTEMPT_KIND, RUN_STATUS, cost_from, payload_of, pins_to
 from turnlog_server.wire.requests import check_payload, check_struct
 
 OUTCOMES: Final = {
@@ -66,7 +66,7 @@ def _report(index: int, event: pb.RunnerEvent) -> said.Report:
     arm = event.WhichOneof("payload")
     assert arm is not None
     # The arm alone: a field that RunnerEvent does not know may be one of Event's envelope.
-    payload = event_pb2.Event(**{arm: getattr(event, arm)}).SerializeToString()
+    payload = payload_of(arm, getattr(event, arm))
     check_payload(f"append.events[{index}].{arm}", len(payload))
     if arm == "model_called":
         return said.Report(ModelCalled(cost_from(event.model_called.usage)), payload)

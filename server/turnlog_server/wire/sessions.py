@@ -1,11 +1,11 @@
 """Sessions, as callers ask for them and see them."""
 
-from turnlog.v1 import event_pb2, session_pb2
+from turnlog.v1 import session_pb2
 from turnlog.v1 import session_service_pb2 as pb
 
 from turnlog_server.domain.asked import NewSession
 from turnlog_server.domain.session import SessionFacts, SessionState
-from turnlog_server.wire.events import STATUS, STOP_REASON, error_to, pins_to
+from turnlog_server.wire.events import STATUS, STOP_REASON, error_to, payload_of, pins_to
 from turnlog_server.wire.requests import check_payload
 
 
@@ -13,7 +13,7 @@ def new_session(request: pb.CreateSessionRequest) -> NewSession:
     """What CreateSession asks for."""
     message = b""
     if request.HasField("first_message"):
-        message = event_pb2.Event(user_message=request.first_message).SerializeToString()
+        message = payload_of("user_message", request.first_message)
         check_payload("first_message", len(message))
     return NewSession(
         request.agent_deployment_id,
