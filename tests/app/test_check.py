@@ -38,8 +38,30 @@ async def test_nothing_is_wrong(tmp_path: Path, dsn: str) -> None:
 async def test_a_database_that_cannot_be_reached(tmp_path: Path) -> None:
     code, found = await findings(cwd=tmp_path, database_url="host=/nowhere dbname=x")
     assert code == 1
-    assert not found["database"]["ok"]
-    assert "psql URL" in found["database"]["mend"]
+    assert found["database"]["says"].startswith("cannot be reached: ")
+    assert "/nowhere" in found["database"]["says"]
+    assert "start postgresql" in found["database"]["mend"]
+    assert "`psql 'host=/nowhere dbname=x'`" in found["database"]["mend"]
+
+
+async def test_why_a_database_cannot_be_reached_tells_no_secret(tmp_path: Path) -> None:
+    address = "postgresql://ada:s3cret@127.0.0.1:1/turnlog"
+    code, said = await ran("check", cwd=tmp_path, database_url=address)
+    assert code == 1
+    assert "port 1 failed: Connection refused" in said
+    assert "`psql 'host=127.0.0.1 port=1 user=ada dbname=turnlog'`" in said
+    assert "s3cret" not in said
+    code, said = await ran("check", "--replay", cwd=tmp_path, database_url=address)
+    assert code == 1
+    # The line of the log that has the reason.
+    assert said.startswith("the database cannot be reached\n")
+
+
+async def test_a_database_that_is_not_there_on_a_server_that_is(tmp_path: Path, dsn: str) -> None:
+    code, found = await findings(cwd=tmp_path, database_url=f"{dsn} dbname=nowhere")
+    assert code == 1
+    assert 'database "nowhere" does not exist' in found["database"]["says"]
+    assert found["database"]["mend"].startswith("it is there and refuses")
 
 
 async def test_a_schema_that_is_behind(tmp_path: Path, empty_dsn: str) -> None:

@@ -10,8 +10,10 @@ from datetime import UTC, datetime
 from turnlog_server.app.certificates import CertificateFiles
 from turnlog_server.app.database import COMMAND_POOL, database_address
 from turnlog_server.app.embedded import EmbeddedError, running_dsn
+from turnlog_server.app.logs import cleaned
 from turnlog_server.app.settings import Settings, SettingsError
 from turnlog_server.domain.refusals import Refusal
+from turnlog_server.store.connections import psql
 from turnlog_server.store.database import Database
 from turnlog_server.store.errors import StoreSetupError
 from turnlog_server.store.migrate import schema_require, schema_status
@@ -123,8 +125,8 @@ async def _opened(settings: Settings) -> AsyncIterator[Database | Finding]:
             except StoreSetupError as error:
                 yield Finding("database", False, str(error), "change what it says, or give another --database-url")
                 return
-            except Refusal:
-                yield _unreachable(settings)
+            except Refusal as refusal:
+                yield _unreachable(settings, dsn, str(refusal.__cause__ or refusal))
                 return
             try:
                 yield database
@@ -134,12 +136,16 @@ async def _opened(settings: Settings) -> AsyncIterator[Database | Finding]:
         yield Finding("database", False, "the embedded PostgreSQL does not start", str(error))
 
 
-def _unreachable(settings: Settings) -> Finding:
+def _unreachable(settings: Settings, dsn: str, reason: str) -> Finding:
+    """reason: what the driver says, which is on several lines and asks back."""
+    lines = [line.strip() for line in cleaned(reason).splitlines()]
+    why = " ".join(line for line in lines if line and not line.startswith("Is the server running"))
     if settings.dsn is None:
-        return Finding("database", False, "the embedded PostgreSQL does not answer", "restart the server")
-    return Finding(
-        "database",
-        False,
-        "the database cannot be reached",
-        "start it, or mend --database-url: the log line above has the reason; `psql URL` tries it alone",
+        mend = f"stop the server and start it again; {settings.data_dir}/postgres.log has what it says itself"
+        return Finding("database", False, f"the embedded PostgreSQL does not answer: {why}", mend)
+    mend = (
+        "it is there and refuses: create the database and the user, or mend --database-url"
+        if "FATAL:" in why
+        else "start it, as by `systemctl start postgresql`, or mend --database-url"
     )
+    return Finding("database", False, f"cannot be reached: {why}", f"{mend}; `{psql(dsn)}` tries it alone")

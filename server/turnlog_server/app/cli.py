@@ -116,7 +116,8 @@ def look(
     as_json: Json = False,
 ) -> None:
     """Name what is wrong, and the command that mends it. Exit code 1 if something is."""
-    configure("error", settings.log_format)
+    # What a look finds wrong is a finding. A replay has none: why it cannot begin, the log says.
+    configure("warning" if replay else "error", settings.log_format)
     if not (run(lambda: _replay(settings, as_json)) if replay else run(lambda: _check(settings, as_json))):
         raise typer.Exit(1)
 

@@ -93,11 +93,16 @@ def without_secrets(_logger: Any, _name: str, line: MutableMapping[str, Any]) ->
     return {name: HIDDEN if name in _NEVER else _clean(value) for name, value in line.items()}
 
 
+def cleaned(text: str) -> str:
+    """The text without the secrets that can be told by their looks."""
+    for pattern, instead in _SECRETS:
+        text = pattern.sub(instead, text)
+    return text
+
+
 def _clean(value: Any) -> Any:
     if isinstance(value, str):
-        for pattern, instead in _SECRETS:
-            value = pattern.sub(instead, value)
-        return value
+        return cleaned(value)
     if isinstance(value, bytes):
         return f"{len(value)} bytes"
     if isinstance(value, Mapping):

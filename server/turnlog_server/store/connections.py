@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import re
+import shlex
 import socket
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -12,7 +13,7 @@ from typing import Any, LiteralString, cast
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor, AsyncRawCursor, adapters, crdb, pq
 from psycopg.adapt import AdaptersMap
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
@@ -86,6 +87,16 @@ def conninfo(dsn: str, purpose: str) -> dict[str, Any]:
     params["application_name"] = f"turnlog/{purpose}"
     params["client_encoding"] = "utf8"
     return params
+
+
+def psql(dsn: str) -> str:
+    """The command by which a person tries the same address; a password is not in it."""
+    try:
+        given = conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        return "psql"
+    shown: dict[str, Any] = {name: given[name] for name in ("host", "port", "user", "dbname", "sslmode") if given.get(name)}
+    return shlex.join(["psql", make_conninfo(**shown)])
 
 
 def connection_class(dialect: Dialect) -> type[Connection]:
