@@ -1,9 +1,10 @@
 """Sessions from outside: what they are made of, how they end, how they are found, and two messages at once."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
-from support.replicas import Refused, Space, fresh, make_space
+from support.replicas import Refused, Space, fresh, live_replica, make_space
 from support.story import statuses
 from turnlog.v1 import session_pb2
 from turnlog_server.domain.access import Role
@@ -205,6 +206,25 @@ async def test_two_messages_at_once_and_each_says_reject(space: Space) -> None:
         refused = [answer for answer in answers if isinstance(answer, Refused)]
         assert [each.reason for each in refused] == ["SESSION_BUSY"]
         assert [event.type for event in await space.log(session_id)].count("user.message") == 1
+
+
+@pytest.mark.rule("R33")
+async def test_no_refusal_rests_on_what_a_replica_remembers(space: Space) -> None:
+    """Each replica in turn knows an older state of the Session than the other made."""
+    async with live_replica(space.live.dsn) as other:
+        here, there = space, replace(space, rpc=other.rpc(space.key))
+        session_id = (await here.session()).session.session_id
+        for _ in range(3):
+            run_id = (await here.say(session_id, if_busy="IF_BUSY_REJECT")).run_id
+            assert (await refusal(there.say(session_id, if_busy="IF_BUSY_REJECT"))).metadata["run_id"] == run_id
+            await there.rpc.call("CancelRun", session_id=session_id, run_id=run_id)
+            again = await here.say(session_id, if_busy="IF_BUSY_REJECT")
+            await here.interrupt(session_id, run_id=again.run_id)
+            here, there = there, here
+        await here.rpc.call("CompleteSession", session_id=session_id)
+        assert (await refusal(there.say(session_id))).reason == "SESSION_TERMINAL"
+        await there.rpc.call("DeleteSession", session_id=session_id)
+        assert (await refusal(here.say(session_id))).reason == "NOT_FOUND"
 
 
 @pytest.mark.case(114)
