@@ -72,7 +72,21 @@ async def test_two_replicas_agree_who_was_first(space: Space) -> None:
             asked = appending(space, session_id, f"turn {turn}")
             answers = await asyncio.gather(*(rpcs[n % 2].call("AppendEvent", **asked) for n in range(6)))
             assert len({(answer.seq, answer.event_id) for answer in answers}) == 1
+            made = {
+                "agent_deployment_id": space.deployment_id,
+                "request_id": asked["request_id"],
+                "first_message": {"parts": [{"text": "hello"}]},
+            }
+            calls = [rpcs[n % 2].call("CreateSession", **made) for n in range(6)]
+            others = [rpcs[n % 2].call("CreateSession", **made | {"request_id": fresh()}) for n in range(4)]
+            created = await asyncio.gather(*calls, *others)
+            assert len({(answer.session.session_id, answer.run_id, answer.seq) for answer in created[:6]}) == 1
+            assert len({answer.session.session_id for answer in created}) == 5
         assert [event.type for event in await space.log(session_id)].count("user.message") == 10
+        named = {"method": "CreateSession", "request_id": asked["request_id"]}
+        found = await space.rpc.call("GetRequest", **named)
+        assert (found.resource_id, found.run_id) == (created[0].session.session_id, created[0].run_id)
+        assert found.method == "CreateSession"
 
 
 async def test_a_repeat_is_answered_whatever_the_session_has_become(space: Space) -> None:
