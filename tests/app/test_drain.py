@@ -72,6 +72,9 @@ async def test_no_admitted_append_is_lost_or_doubled(dsn: str, tmp_path: Path) -
         live.kill(signal.SIGTERM)
         await running
         assert await live.process.wait() == 0
+        drained = live.logged("drained")
+    assert (drained["follows_ended"], drained["runners_told"], drained["calls_cut"]) == (0, 0, 0)
+    assert 0 <= drained["writes"] <= 3 * SESSIONS * APPENDS
     assert flood.refusals
     assert {refused.code for refused in flood.refusals} == {grpc.StatusCode.UNAVAILABLE}
     async with live_replica(dsn) as live:
@@ -106,6 +109,23 @@ async def test_streams_end_and_runners_are_told(dsn: str) -> None:
                 await follow.until("end")
             assert (ended.value.code, ended.value.reason) == (grpc.StatusCode.UNAVAILABLE, "SERVER_DRAINING")
         assert await live.process.wait() == 0
+
+
+@pytest.mark.rule("R34")
+async def test_it_says_what_was_finished_and_what_was_cut(dsn: str) -> None:
+    async with live_replica(dsn, "--drain-grace-seconds", "1") as live:
+        space = await make_space(live)
+        session_id = (await space.session()).session.session_id
+        follow = space.rpc.stream("FollowEvents", session_id=session_id)
+        await follow.until("caught_up")
+        # Told to go elsewhere, and stays.
+        async with space.runner() as runner:
+            live.kill(signal.SIGTERM)
+            await runner.expect("drain")
+            assert await live.process.wait() == 0
+        said = live.logged("drained")
+        counted = {name: said[name] for name in ("follows_ended", "runners_told", "writes", "calls_cut")}
+    assert counted == {"follows_ended": 1, "runners_told": 1, "writes": 0, "calls_cut": 1}
 
 
 async def test_a_run_goes_on_at_the_next_replica(dsn: str) -> None:

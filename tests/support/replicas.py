@@ -225,6 +225,10 @@ class Live:
     def kill(self, number: int = signal.SIGKILL) -> None:
         self.process.send_signal(number)
 
+    def logged(self, message: str) -> dict[str, Any]:
+        """The first line of its log with this message; empty where there is none."""
+        return _logged(self.log, message)
+
     async def metric(self, name: str, **labels: str) -> float:
         """A figure of its metrics as it now stands; 0 where nothing was counted yet."""
 

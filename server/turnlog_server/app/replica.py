@@ -1,6 +1,7 @@
 """The composition root: the only place where the concrete parts of a server meet."""
 
 import time
+from dataclasses import dataclass
 from typing import Self
 
 import grpc
@@ -64,11 +65,25 @@ QUEUE_LOOK_SECONDS = 5.0
 KEEPALIVE = (10.0, 20.0)
 
 
+@dataclass(slots=True)
+class Drained:
+    """What was finished while a replica went down.
+
+    writes: events that were written since. calls_cut: calls that did not end in the time that they were given.
+    """
+
+    follows_ended: int
+    runners_told: int
+    writes: int = 0
+    calls_cut: int = 0
+
+
 class Replica:
-    """One process's server core, without sockets of its own."""
+    """One process's server core, without sockets of its own. drained: set once it goes down."""
 
     def __init__(self, database: Database, settings: Settings, metrics: Metrics) -> None:
         """Use `open`."""
+        self.drained: Drained | None = None
         self._settings = settings
         self._metrics = metrics
         self._clock = clock = Clock()
@@ -94,7 +109,8 @@ class Replica:
         self._fleet = fleet = Fleet(
             lane, hub, sessions, queue, runners, offers, RunnerFrames(), epochs, clock, fleet_settings, metrics
         )
-        self._events = Events(hub, sessions, runs, frames, epochs, FollowSettings(settings.progress_seconds), metrics)
+        follow_settings = FollowSettings(settings.progress_seconds)
+        self._events = Events(hub, sessions, runs, frames, epochs, follow_settings, metrics, clock.now)
         use_cases = Sessions(lane, sessions, runs, agents.pins_for)
         self._timers = Timers(lane, sweeps, settings.safety_poll_seconds, metrics.timer_fired)
         self._hints = Hints(database, sessions, hub, fleet, epochs, sweeps, settings.safety_poll_seconds, self._polled)
@@ -149,11 +165,15 @@ class Replica:
         self._tasks.repeat("queue", self._look_at_queue, QUEUE_LOOK_SECONDS)
         self._polled()
 
-    async def drain(self) -> None:
+    def drain(self) -> None:
         """Refuses new calls, ends follows, tells runners to go elsewhere; what was admitted is carried out."""
         self._adapter.drain()
-        self._fleet.drain()
-        self._events.drain()
+        self.drained = Drained(follows_ended=self._events.drain(), runners_told=self._fleet.drain())
+
+    @property
+    def calls(self) -> int:
+        """Calls and streams under way."""
+        return self._adapter.under_way
 
     async def close(self) -> None:
         """Stops. Nothing that was admitted is left undone."""
@@ -172,6 +192,8 @@ class Replica:
         self._fleet.committed(commits)
         self._hints.committed(commits)
         for commit in commits:
+            if self.drained is not None:
+                self.drained.writes += len(commit.events)
             for event, _ in commit.events:
                 if isinstance(event.fact, AttemptEnded):
                     self._metrics.attempt_ended(event.fact.status.value)

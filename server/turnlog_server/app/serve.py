@@ -9,6 +9,7 @@ and an embedded PostgreSQL last of all.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from typing import Protocol, TypeVar
 
 import structlog
@@ -158,12 +159,14 @@ class Node:
             self._door.health.close()
         await self._step("companion", self._companion.stop(), self._settings.drain_grace_seconds)
         if self._replica is not None:
-            await self._step("drain", self._replica.drain(), deadline - loop.time())
+            self._replica.drain()
             await self._step("farewell", asyncio.sleep(FAREWELL), deadline - loop.time())
         if self._door is not None:
             await self._close_door(self._door, max(LEAST_GRACE, deadline - loop.time()))
         if self._replica is not None:
             await self._step("replica", self._replica.close(), None)
+            if (drained := self._replica.drained) is not None:
+                log.info("drained", **asdict(drained))
         if self._database is not None:
             await self._step("database", self._database.close(), None)
         if self._postgres is not None:
@@ -184,10 +187,11 @@ class Node:
             log.exception("a step of stopping failed", step=name)
 
     async def _close_door(self, door: Door, grace: float) -> None:
-        closing = asyncio.create_task(door.close(grace))
-        hurry = asyncio.create_task(self._stopping.hurry.wait())
-        await asyncio.wait({closing, hurry}, return_when=asyncio.FIRST_COMPLETED)
+        # The end of the grace is ours to call, so that what it cuts can be counted.
+        closing = asyncio.create_task(door.close(grace + LEAST_GRACE))
+        await self._stopping.unless_hurried(asyncio.shield(closing), grace)
         if not closing.done():
+            if self._replica is not None and self._replica.drained is not None:
+                self._replica.drained.calls_cut = self._replica.calls
             await door.close(0)
-        hurry.cancel()
         await closing

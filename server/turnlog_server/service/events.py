@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -47,7 +47,9 @@ class Events:
         epochs: Epochs,
         settings: FollowSettings,
         observer: FollowObserver,
+        now: Callable[[], int],
     ) -> None:
+        """now: microseconds since the epoch."""
         self._hub = hub
         self._store = store
         self._runs = runs
@@ -55,12 +57,15 @@ class Events:
         self._epochs = epochs
         self._settings = settings
         self._observer = observer
+        self._now = now
         self._draining = asyncio.Event()
+        self._follows = 0
 
-    def drain(self) -> None:
-        """Every follow ends with SERVER_DRAINING."""
+    def drain(self) -> int:
+        """Every follow ends with SERVER_DRAINING; returns how many there are."""
         self._draining.set()
         self._hub.wake_all()
+        return self._follows
 
     async def page(self, ctx: CallContext, session_id: str, after: int, types: list[str], size: int) -> Page:
         """A page of the log."""
@@ -104,10 +109,11 @@ class Events:
             raise invalid("sessions", "names a Session twice")
         wake = asyncio.Event()
         dirty: dict[Cursor, None] = {}
-        watch = Watch(ctx.caller, ctx.judge, self._epochs)
+        watch = Watch(ctx.caller, ctx.judge, self._epochs, self._now)
         cursors = [self._cursor(watch, place, options, wake, dirty) for place in places]
         opened: list[Cursor] = []
         self._observer.follower_opened()
+        self._follows += 1
         try:
             for cursor in cursors:
                 opened.append(cursor)
@@ -125,14 +131,16 @@ class Events:
                         "This replica is going down: follow again from your last seq.",
                         retry_after=0.2,
                     )
+                await watch.check()
                 wake.clear()
                 async for sent in self._round(dirty, live):
                     yield sent
                 for cursor in self._silent(live):
                     yield cursor.session_id, cursor.progress()
                 if live and not dirty:
-                    await self._pause(wake, live)
+                    await self._pause(wake, live, watch)
         finally:
+            self._follows -= 1
             self._observer.follower_closed()
             for cursor in opened:
                 cursor.close()
@@ -160,10 +168,11 @@ class Events:
             _spoke(live, cursor)
             yield cursor
 
-    async def _pause(self, wake: asyncio.Event, live: dict[Cursor, float]) -> None:
-        """Until something happens, or a sign of life is due."""
+    async def _pause(self, wake: asyncio.Event, live: dict[Cursor, float], watch: Watch) -> None:
+        """Until something happens, a sign of life is due, or the credential is good no more."""
+        silence = next(iter(live.values())) + self._settings.progress_seconds
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(next(iter(live.values())) + self._settings.progress_seconds):
+            async with asyncio.timeout_at(min(silence, _now() + watch.remaining)):
                 await wake.wait()
 
     def _cursor(

@@ -7,6 +7,7 @@ Leases belong to runners, not to Runs: one statement renews all of this replica'
 
 import asyncio
 import random
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -14,6 +15,7 @@ import structlog
 
 from turnlog_server.domain import fleet as said
 from turnlog_server.domain.commands import AttemptLost
+from turnlog_server.domain.credentials import credential_expired
 from turnlog_server.domain.refusals import Reason, Refusal, invalid
 from turnlog_server.domain.session import RunStatus
 from turnlog_server.service.background import Background
@@ -99,11 +101,12 @@ class Fleet:
         self._tasks.repeat("dispatch", self._dispatch, 0.0)
         self._tasks.repeat("leases", self._leases, self._settings.poll)
 
-    def drain(self) -> None:
-        """Offers nothing more; runners are told to go elsewhere and keep what they hold."""
+    def drain(self) -> int:
+        """Offers nothing more; runners are told to go elsewhere and keep what they hold. Returns how many there are."""
         self._draining = True
         for link in self._roster:
             link.send(self._frames.drain(said.DrainReason.SERVER))
+        return len(self._roster)
 
     async def close(self) -> None:
         """Stops."""
@@ -315,6 +318,9 @@ class Fleet:
             if link.heard_at < silent_since:
                 # A peer that is gone without a word: TCP would go on for long, and offers would go nowhere.
                 link.fail(Refusal(Reason.LEASE_LOST, "The runner was not heard of for the length of its lease."))
+            expires = link.ctx.caller.expire_time
+            if expires and expires <= self._clock.now():
+                link.fail(credential_expired())
         await self._renew()
         await self._lose_silent()
 
@@ -406,5 +412,6 @@ class Fleet:
         except Refusal as refusal:
             link.fail(refusal)
             return
+        link.ctx = replace(link.ctx, caller=caller)
         if not set(link.hello.pools) <= set(caller.runner_pools):
             link.fail(invalid("hello.pools", "names a pool that the key no longer opens"))

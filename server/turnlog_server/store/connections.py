@@ -95,7 +95,8 @@ def psql(dsn: str) -> str:
         given = conninfo_to_dict(dsn)
     except psycopg.ProgrammingError:
         return "psql"
-    shown: dict[str, Any] = {name: given[name] for name in ("host", "port", "user", "dbname", "sslmode") if given.get(name)}
+    names = ("host", "port", "user", "dbname", "sslmode")
+    shown: dict[str, Any] = {name: given[name] for name in names if given.get(name)}
     return shlex.join(["psql", make_conninfo(**shown)])
 
 

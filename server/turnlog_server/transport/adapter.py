@@ -79,10 +79,12 @@ class Stream:
         self._requests = requests
         self._context = context
         self.peer = context.peer()
+        self.raw = b""
 
     async def read(self) -> Message | None:
         """The next message; None when the other side has closed. Raises Refusal for one that is not valid."""
         raw = await anext(self._requests, None)
+        self.raw = raw or b""
         return None if raw is None else parse(self._method.request, raw)
 
     async def write(self, raw: bytes) -> None:
@@ -98,6 +100,8 @@ class Adapter:
         self._epochs = epochs
         self._observer = observer
         self._draining = False
+        # Calls and streams under way.
+        self.under_way = 0
 
     def drain(self) -> None:
         """New calls are refused as SERVER_DRAINING; those under way go on."""
@@ -132,6 +136,7 @@ class Adapter:
 
         async def handle(raw: bytes, context: Context) -> bytes:
             started = time.perf_counter()
+            self.under_way += 1
             try:
                 deadline = self._deadline(context)
                 ctx = await self._open(method, context, deadline)
@@ -145,6 +150,8 @@ class Adapter:
                 raise
             except Exception as exc:
                 await self._fail(method, context, exc, time.perf_counter() - started)
+            finally:
+                self.under_way -= 1
             seconds = time.perf_counter() - started
             self._observer.request(method.name, "OK", seconds)
             if method.mutates:
@@ -158,6 +165,7 @@ class Adapter:
     ) -> Callable[[bytes, Context], Awaitable[None]]:
         async def handle(raw: bytes, context: Context) -> None:
             self._observer.stream_opened(method.name)
+            self.under_way += 1
             try:
                 ctx = await self._open(method, context, self._deadline(context))
                 frames = call(ctx, parse(method.request, raw))
@@ -172,6 +180,7 @@ class Adapter:
             except Exception as exc:
                 await self._fail(method, context, exc, None)
             finally:
+                self.under_way -= 1
                 self._observer.stream_closed(method.name)
             self._observer.request(method.name, "OK")
 
@@ -182,6 +191,7 @@ class Adapter:
     ) -> Callable[[AsyncIterator[bytes], Context], Awaitable[None]]:
         async def handle(requests: AsyncIterator[bytes], context: Context) -> None:
             self._observer.stream_opened(method.name)
+            self.under_way += 1
             try:
                 ctx = await self._open(method, context, self._deadline(context))
                 await call(ctx, Stream(method, requests, context))
@@ -191,6 +201,7 @@ class Adapter:
             except Exception as exc:
                 await self._fail(method, context, exc, None)
             finally:
+                self.under_way -= 1
                 self._observer.stream_closed(method.name)
             self._observer.request(method.name, "OK")
 
