@@ -1,12 +1,10 @@
 """Unary calls, by the Go client: what an append costs beside an empty call, and beside a transaction for each event."""
 
 import statistics
-import time
 from typing import Any
 
-import psycopg
-
 from world import APPEND, BENCH, EMPTY, Load, World
+from yardsticks import single_commits
 
 Report = dict[str, Any]
 
@@ -16,59 +14,80 @@ UNCHECKED = BENCH + "AppendUnchecked"
 # A Session takes a hundred queued turns at most; these many Sessions have room for several windows.
 SESSIONS = 1_000
 CURVE = (1, 4, 16, 64, 256)
+WINDOWS = 4
 
 
-async def messages(world: World, load: Load, method: str, in_flight: int, seconds: float) -> Report:
-    """Messages of 1 KB over many new Sessions: each begins or queues a turn."""
-    sessions = await world.sessions(SESSIONS)
-    return await load.measure(method, in_flight, seconds, sessions=sessions, rest=world.message)
+class Side:
+    """One side of a comparison: a method, measured in several short windows.
+
+    sessions: messages of 1 KB go to so many Sessions in turn, each begins or queues a turn. With one, interrupts of
+    1 KB go to an idle Session: one event each, and no bound on how many.
+    """
+
+    def __init__(self, world: World, load: Load, method: str, in_flight: int, sessions: int = SESSIONS) -> None:
+        self._world = world
+        self._load = load
+        self._method = method
+        self._in_flight = in_flight
+        self._count = sessions
+        self._sessions: list[str] = []
+        self._windows: list[Report] = []
+
+    async def window(self, seconds: float) -> None:
+        """One of them."""
+        if not self._sessions and self._method != EMPTY:
+            self._sessions = await self._world.sessions(self._count)
+        rest = b"" if self._method == EMPTY else self._world.interrupt if self._count == 1 else self._world.message
+        self._windows.append(
+            await self._load.measure(self._method, self._in_flight, seconds, sessions=self._sessions, rest=rest)
+        )
+
+    def report(self) -> Report:
+        """The middle of the windows."""
+        return {key: statistics.median(each[key] for each in self._windows) for key in self._windows[0]}
 
 
-async def interrupts(world: World, load: Load, method: str, in_flight: int, seconds: float) -> Report:
-    """Interrupts of 1 KB on one idle Session: one event each, and no bound on how many."""
-    sessions = await world.sessions(1)
-    return await load.measure(method, in_flight, seconds, sessions=sessions, rest=world.interrupt)
+async def side_by_side(sides: dict[str, Side], seconds: float) -> dict[str, Report]:
+    """Window by window, so that what disturbs the machine disturbs all sides."""
+    for _ in range(WINDOWS):
+        for side in sides.values():
+            await side.window(seconds / WINDOWS)
+    return {name: side.report() for name, side in sides.items()}
 
 
 async def at_64(world: World, load: Load, seconds: float) -> dict[str, Report]:
-    """Lines 1, 2, 13 and 16, side by side."""
-    return {
-        "empty": await load.measure(EMPTY, IN_FLIGHT, seconds),
-        "append": await messages(world, load, APPEND, IN_FLIGHT, seconds),
-        "unchecked": await messages(world, load, UNCHECKED, IN_FLIGHT, seconds),
-        "one_transaction": await messages(world, load, ONE_TRANSACTION, IN_FLIGHT, seconds),
-        "hot": await interrupts(world, load, APPEND, IN_FLIGHT, seconds),
-        "hot_one_transaction": await interrupts(world, load, ONE_TRANSACTION, IN_FLIGHT, seconds),
+    """Lines 1, 2, 13 and 16."""
+    sides = {
+        "empty": Side(world, load, EMPTY, IN_FLIGHT),
+        "append": Side(world, load, APPEND, IN_FLIGHT),
+        "unchecked": Side(world, load, UNCHECKED, IN_FLIGHT),
+        "one_transaction": Side(world, load, ONE_TRANSACTION, IN_FLIGHT),
+        "hot": Side(world, load, APPEND, IN_FLIGHT, 1),
+        "hot_one_transaction": Side(world, load, ONE_TRANSACTION, IN_FLIGHT, 1),
     }
+    return await side_by_side(sides, seconds)
 
 
 async def alone(world: World, load: Load, seconds: float) -> dict[str, Report]:
     """Line 5: one caller at a time."""
-    return {
-        "empty": await load.measure(EMPTY, 1, seconds),
-        "append": await messages(world, load, APPEND, 1, seconds),
-        "commit": await single_commits(world, seconds),
-        "one_transaction": await messages(world, load, ONE_TRANSACTION, 1, seconds),
+    sides = {
+        "empty": Side(world, load, EMPTY, 1),
+        "append": Side(world, load, APPEND, 1, SESSIONS // 10),
+        "one_transaction": Side(world, load, ONE_TRANSACTION, 1, SESSIONS // 10),
     }
-
-
-async def single_commits(world: World, seconds: float) -> Report:
-    """One row of 1 KB, inserted and committed, as an asyncio client of the database sees it."""
-    conn = await psycopg.AsyncConnection.connect(world.dsn, autocommit=True, prepare_threshold=0)
-    async with conn:
-        await conn.execute("CREATE TABLE IF NOT EXISTS bench_rows (id int8 PRIMARY KEY, body bytea NOT NULL)")
-        await conn.execute("TRUNCATE bench_rows")
-        body, taken, until = b"x" * 1_000, [], time.perf_counter() + seconds
-        while (began := time.perf_counter()) < until:
-            await conn.execute("INSERT INTO bench_rows VALUES (%s, %b)", (len(taken), body))
-            taken.append((time.perf_counter() - began) * 1_000)
-    return {"calls": len(taken), "rate": len(taken) / seconds, "p50": statistics.median(taken)}
+    commit = await single_commits(world, seconds / 2)
+    found = await side_by_side(sides, seconds)
+    again = await single_commits(world, seconds / 2)
+    return {**found, "commit": {key: (commit[key] + again[key]) / 2 for key in commit}}
 
 
 async def curve(world: World, load: Load, seconds: float) -> dict[str, list[Report]]:
     """Throughput and latency against concurrency."""
-    return {
-        "empty": [await load.measure(EMPTY, each, seconds) for each in CURVE],
-        "append": [await messages(world, load, APPEND, each, seconds) for each in CURVE],
-        "one_transaction": [await messages(world, load, ONE_TRANSACTION, each, seconds) for each in CURVE],
-    }
+    methods = {"empty": EMPTY, "append": APPEND, "one_transaction": ONE_TRANSACTION}
+    found: dict[str, list[Report]] = {name: [] for name in methods}
+    for in_flight in CURVE:
+        for name, method in methods.items():
+            side = Side(world, load, method, in_flight)
+            await side.window(seconds)
+            found[name].append(side.report())
+    return found

