@@ -226,14 +226,19 @@ async def test_runners_take_only_what_their_pool_key_and_harness_allow(space: Sp
 
 
 async def test_streams_that_end_while_they_are_welcomed_leave_nothing_behind(space: Space) -> None:
+    created = await space.session()
     before = await space.live.metric("turnlog_runners_connected")
-    rpc = space.live.rpc(space.runner_key)
-    for _ in range(20):
-        runner = FakeRunner(rpc, harness=space.harness)
-        claims = [pb.HeldAttempt(session_id="sess_none", run_id="run_none", attempt_no=1, lease_token=bytes(16))]
-        hello = pb.Hello(runner_id=runner.runner_id, instance_id=runner.instance_id, held=claims * 200)
+    claim = pb.HeldAttempt(
+        session_id=created.session.session_id, run_id="run_none", attempt_no=1, lease_token=bytes(16)
+    )
+    for _ in range(3):
+        runner = FakeRunner(space.live.rpc(space.runner_key), harness=space.harness)
+        # Each claim is looked up, so that the welcome takes its time.
+        hello = pb.Hello(runner_id=runner.runner_id, instance_id=runner.instance_id, held=[claim] * 1000)
         hello.harness_profiles.append(space.harness)
         await runner.send(hello=hello)
+        while not [r for r in (await space.rpc.call("ListRunners")).runners if r.runner_id == runner.runner_id]:
+            pass
         runner.hang_up()
     await space.live.until_metric("turnlog_runners_connected", before)
 
