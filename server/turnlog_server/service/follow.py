@@ -11,6 +11,7 @@ from typing import Protocol
 
 from turnlog_server.domain.access import Caller
 from turnlog_server.domain.asked import FollowOptions, Until
+from turnlog_server.domain.credentials import credential_expired
 from turnlog_server.domain.events import RunEnded, StatusChanged
 from turnlog_server.domain.refusals import Reason, Refusal, not_found
 from turnlog_server.domain.session import Boundary, Status
@@ -45,11 +46,15 @@ class Frames(Protocol):
 
 @dataclass(slots=True)
 class Watch:
-    """The authority behind a stream, judged again whenever the permission epoch moved."""
+    """The authority behind a stream, judged again whenever the permission epoch moved.
+
+    now: microseconds since the epoch.
+    """
 
     caller: Caller
     judge: Callable[[Caller], Awaitable[Caller]]
     epochs: Epochs
+    now: Callable[[], int]
 
     async def check(self) -> None:
         """Raises the Refusal that ends the stream."""
@@ -57,6 +62,14 @@ class Watch:
         while self.epochs.get(self.caller.workspace_id) not in (None, self.caller.epoch):
             self.caller = await self.judge(self.caller)
             self.epochs.note(self.caller.workspace_id, self.caller.epoch)
+        if self.remaining <= 0:
+            raise credential_expired()
+
+    @property
+    def remaining(self) -> float:
+        """For how many seconds more the credential is good."""
+        expires = self.caller.expire_time
+        return (expires - self.now()) / 1_000_000 if expires else float("inf")
 
 
 class Cursor:
