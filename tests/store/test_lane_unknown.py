@@ -213,6 +213,24 @@ async def test_a_deadline_before_the_batch_drops_the_command_and_one_inside_it_d
 
 
 @pytest.mark.case(96)
+async def test_what_was_in_a_batch_is_carried_out_also_when_that_batch_lost_and_its_caller_left(both):
+    lane, proxy, other = both
+    session_id = await lane.create()
+    await other.do(session_id, message("theirs"))  # what the lane remembers is stale from here on
+    proxy.fault = Faults("hold-reply")
+    calling = asyncio.create_task(lane.do(session_id, message("mine"), "mine", seconds=0.1))
+    await proxy.held.wait()
+    with pytest.raises(Refusal) as refused:
+        await calling
+    assert refused.value.reason is Reason.DEADLINE_EXCEEDED
+    assert (await log_of(other.db, session_id)).types.count("user.message") == 1
+    proxy.release.set()
+    await lane.do(session_id, message("after"))
+    assert (await log_of(other.db, session_id)).types.count("user.message") == 3
+    assert (await other.do(session_id, message("mine"), "mine")).replayed
+
+
+@pytest.mark.case(96)
 async def test_a_caller_that_leaves_does_not_take_its_twin_with_it(both):
     lane, proxy, other = both
     session_id = await lane.create()
