@@ -141,6 +141,18 @@ class Scene:
         self.database.kill()
         await self.start_database()
 
+    async def kill_everything(self) -> None:
+        """At once; they come up in no particular order."""
+        self.server.kill()
+        for process in self._runners.values():
+            process.kill()
+        await self.kill_database()
+        for name in list(self._runners):
+            await self._runners[name].wait()
+            await self.start_runner(name)
+        await self.server.process.wait()
+        await self.start_server()
+
     async def close(self) -> None:
         for process in self._runners.values():
             if process.returncode is None:
@@ -190,7 +202,7 @@ async def _work_and_kill(scene: Scene, clients: list[Client]) -> None:
                         task.result()
                 await asyncio.sleep(0.01)
 
-    for kill in (scene.kill_server, scene.kill_runner, scene.kill_database, scene.kill_server, scene.kill_runner):
+    for kill in (scene.kill_server, scene.kill_runner, scene.kill_database, scene.kill_everything):
         await progress(BETWEEN)
         await kill()
     await progress(BETWEEN)

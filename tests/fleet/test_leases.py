@@ -41,6 +41,36 @@ async def test_a_stream_that_is_cut_keeps_its_attempt_until_the_lease_runs_out(s
     assert [lost.trigger_event_id, settled.trigger_event_id] == ready
 
 
+@pytest.mark.rule("R19", "R21")
+async def test_a_run_is_one_execution_inside_its_turn(space: Space) -> None:
+    created = await space.session("first")
+    session_id = created.session.session_id
+    runs = [created.run_id, *[(await space.say(session_id, text)).run_id for text in ("second", "third")]]
+    async with space.runner() as runner:
+        for _ in runs:
+            given_back = await runner.start()
+            await runner.send(abandon=pb.Abandon(lease=runner.lease(given_back)))
+            await runner.expect("ack")
+            offer = await runner.start()
+            await runner.append(offer, "done")
+            await runner.settle(offer)
+    log = await space.log(session_id)
+    ends = {e.run_id: e.seq for e in log if e.type == "run.succeeded"}
+    assert sorted(ends) == sorted(runs)
+    assert [ends[run_id] for run_id in runs] == sorted(ends.values())
+    for run_id in runs:
+        own = [e for e in log if e.run_id == run_id]
+        assert [e.type for e in own if e.type.startswith("run.attempt")] == [
+            "run.attempt_started",
+            "run.attempt_ended",
+        ] * 2
+        # Nothing of it once it has ended, and nothing of another Run while it was carried out.
+        assert own[-1].type == "run.succeeded"
+        begun = next(e.seq for e in own if e.type == "run.attempt_started")
+        between = {e.run_id for e in log if begun <= e.seq <= ends[run_id]}
+        assert between == {run_id}
+
+
 async def test_silence_is_loss_and_ends_the_stream(space: Space) -> None:
     created = await space.session("hello")
     async with space.runner(beats=False) as silent, space.runner() as other:

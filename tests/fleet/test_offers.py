@@ -15,6 +15,7 @@ from support.fleet import (
     status,
     types,
 )
+from support.http2_proxy import http2_proxy
 from support.replicas import FakeRunner, Refused, Space, accept_of, live_replica, make_space
 from turnlog.runner.v1 import runner_service_pb2 as pb
 from turnlog_server.domain.access import Role
@@ -184,6 +185,29 @@ async def test_an_offer_to_a_stream_that_dies_goes_to_another_runner_at_once(spa
 
 
 @pytest.mark.case(43)
+async def test_a_connection_that_is_cut_as_the_offer_arrives_loses_and_doubles_nothing(space: Space) -> None:
+    port = int(space.live.address.split(":")[1])
+    runs = {}
+    async with http2_proxy(port) as proxy, space.runner() as other:
+        for number in range(8):
+            created = await space.session(f"{number}")
+            runs[created.run_id] = created.session.session_id
+            async with space.runner(address=proxy.address) as dying:
+                await dying.offer()
+                if number % 2:
+                    await dying.send(accept=accept_of(dying.seen[-1].offer))
+                proxy.last.cut()
+            offer = await other.start()
+            assert offer.run_id == created.run_id
+            await other.settle(offer)
+    for run_id, session_id in runs.items():
+        log = await types(space, session_id)
+        assert log.count("run.succeeded") == 1
+        assert log.count("run.attempt_started") == log.count("run.attempt_ended") <= 2
+        assert (await run_of(space, session_id, run_id)).status == SUCCEEDED
+
+
+@pytest.mark.case(43)
 async def test_an_accept_whose_answer_never_arrived_costs_an_attempt_and_no_run(space: Space) -> None:
     created = await space.session("hello")
     session_id = created.session.session_id
@@ -241,6 +265,17 @@ async def test_streams_that_end_while_they_are_welcomed_leave_nothing_behind(spa
             pass
         runner.hang_up()
     await space.live.until_metric("turnlog_runners_connected", before)
+
+
+async def test_hello_comes_first_and_once(space: Space) -> None:
+    runner = FakeRunner(space.live.rpc(space.runner_key), harness=space.harness)
+    await runner.send(heartbeat=pb.Heartbeat())
+    assert "hello" in (await runner.refused()).fields
+    async with space.runner() as runner:
+        hello = pb.Hello(runner_id=runner.runner_id, instance_id=runner.instance_id)
+        hello.harness_profiles.append(space.harness)
+        await runner.send(hello=hello)
+        assert "hello" in (await runner.refused()).fields
 
 
 async def test_operators_see_runners_and_what_they_hold(space: Space) -> None:

@@ -129,6 +129,21 @@ async def test_a_word_on_one_replica_is_heard_by_a_runner_on_another(pair: tuple
     assert (await run_of(here, session_id, created.run_id)).status == INTERRUPTED
 
 
+async def test_what_one_replica_offers_no_other_does(pair: tuple[Live, Live]) -> None:
+    here = await make_space(pair[0])
+    there = here.on(pair[1])
+    async with here.runner() as one, there.runner() as two:
+        for runner in (one, two):
+            await runner.send(ready=pb.Ready(credits=1))
+        asked = [asyncio.create_task(runner.expect("offer")) for runner in (one, two)]
+        first = await here.session("hello")
+        done, waiting = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        # Both had a place for it, and one has it.
+        assert [task.result().run_id for task in done] == [first.run_id]
+        second = await here.session("hello")
+        assert (await waiting.pop()).run_id == second.run_id
+
+
 async def test_previews_are_promised_on_the_same_replica_only(pair: tuple[Live, Live]) -> None:
     here = await make_space(pair[0])
     there = here.on(pair[1])
