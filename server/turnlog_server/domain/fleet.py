@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from turnlog_server.domain.commands import Outcome
 from turnlog_server.domain.events import Fact
+from turnlog_server.domain.refusals import Refusal
 from turnlog_server.domain.session import AttemptKind, Pins, RunError, RunStatus
 
 
@@ -137,7 +138,15 @@ class Goodbye:
     """The runner goes for good."""
 
 
-Numbered = HarnessStarted | Reports | Settled | Abandoned
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """A message that is not valid but for its proof: it is counted and refused, and the attempt goes on."""
+
+    proof: LeaseProof
+    refusal: Refusal
+
+
+Numbered = HarnessStarted | Reports | Settled | Abandoned | Malformed
 """What belongs to an attempt and has a number there."""
 
 FromRunner = Ready | Accept | Decline | Numbered | PreviewText | Heartbeat | Goodbye

@@ -196,7 +196,7 @@ class Fleet:
                 # Text in the making follows what was done before it, which is on its way into the log.
                 show = partial(self._hub.preview, session_id, run_id, attempt_no, text)
                 link.after_reports(session_id, run_id, attempt_no, show)
-            case said.HarnessStarted() | said.Reports() | said.Settled() | said.Abandoned():
+            case said.HarnessStarted() | said.Reports() | said.Settled() | said.Abandoned() | said.Malformed():
                 if not link.report(message):
                     self._observer.fenced()
                     self._tasks.once("fenced", self._say_why(link, message.proof))

@@ -251,6 +251,9 @@ class Link:
                         kept.append((report.fact, report.payload))
                         size += len(report.payload)
                 command = AppendReports(lease, subject, tuple(kept))
+            case said.Malformed():
+                rejected.append(rejection(proof.message_no, message.refusal))
+                command = AppendReports(lease, subject, ())
             case said.Settled():
                 held.ending = True
                 command = Settle(lease, message.outcome, message.error)
@@ -452,6 +455,11 @@ def token_hash(token: bytes) -> str:
 def new_token() -> bytes:
     """128 random bits."""
     return os.urandom(16)
+
+
+def rejection(message_no: int, refusal: Refusal) -> said.Rejected:
+    """A message that was refused as a whole."""
+    return said.Rejected(message_no, refusal.reason.value, refusal.message)
 
 
 def no_tool(message_no: int, index: int, tool: str) -> said.Rejected:

@@ -5,6 +5,7 @@ import asyncio
 from turnlog.runner.v1 import runner_service_pb2 as pb
 
 from turnlog_server.domain import fleet as said
+from turnlog_server.domain.refusals import Refusal
 from turnlog_server.service.context import CallContext
 from turnlog_server.service.fleet import Fleet
 from turnlog_server.service.link import Link
@@ -58,8 +59,15 @@ class RunnerServicer:
         return pb.DrainRunnerResponse(runner=wire.runner(made.item), replayed=made.replayed)
 
     async def _read(self, link: Link, stream: Stream) -> None:
-        while (message := await stream.read()) is not None:
-            spoken: said.FromRunner = wire.from_runner(message)  # type: ignore[arg-type]
+        while True:
+            try:
+                message = await stream.read()
+                if message is None:
+                    return
+                spoken: said.FromRunner = wire.from_runner(message)  # type: ignore[arg-type]
+            except Refusal as refusal:
+                # One bad message of one attempt is no reason to cut off all the others of the runner.
+                spoken = wire.malformed(stream.raw, refusal)
             self._fleet.handle(link, spoken)
 
     async def _write(self, link: Link, stream: Stream) -> None:

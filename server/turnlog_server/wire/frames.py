@@ -16,6 +16,18 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
+def read_varint(raw: bytes, at: int) -> tuple[int, int]:
+    """The number that starts at `at`, and where it ends. Raises IndexError where there is no end."""
+    value = shift = 0
+    while True:
+        byte = raw[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+
+
 def frame_event(body: bytes) -> bytes:
     """An event as an element of `EventBatch.events`."""
     return b"".join((_EVENTS_TAG, varint(len(body)), body))

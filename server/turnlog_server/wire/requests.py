@@ -34,6 +34,11 @@ def parse(kind: type[M], raw: bytes) -> M:
     return message
 
 
+def valid(message: Message) -> bool:
+    """Whether the rules of the contract hold for a message."""
+    return not protovalidate.collect_violations(message, fail_fast=True)
+
+
 def refused(violations: list[protovalidate.Violation]) -> Refusal:
     """All that is wrong with a request, in one refusal."""
     fields = [FieldViolation(_path(violation), _says(violation)) for violation in violations]

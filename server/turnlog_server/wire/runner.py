@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from google.protobuf import duration_pb2
+from google.protobuf.message import DecodeError
 from turnlog.runner.v1 import runner_pb2
 from turnlog.runner.v1 import runner_service_pb2 as pb
 from turnlog.v1 import error_pb2, event_pb2
@@ -13,12 +14,13 @@ from turnlog_server.domain import limits
 from turnlog_server.domain.agents import AgentVersion
 from turnlog_server.domain.commands import Outcome
 from turnlog_server.domain.events import ModelCalled, Said
-from turnlog_server.domain.refusals import invalid
+from turnlog_server.domain.refusals import Refusal, invalid
 from turnlog_server.domain.session import Attempt, RunError
 from turnlog_server.wire.agents import agent_version_message
 from turnlog_server.wire.errors import cut
 from turnlog_server.wire.events import ARMS, ATTEMPT_KIND, RUN_STATUS, cost_from, payload_of, pins_to
-from turnlog_server.wire.requests import check_payload, check_struct
+from turnlog_server.wire.frames import read_varint
+from turnlog_server.wire.requests import check_payload, check_struct, valid
 
 OUTCOMES: Final = {
     pb.Settle.OUTCOME_SUCCEEDED: Outcome.SUCCEEDED,
@@ -48,6 +50,27 @@ def from_runner(message: pb.ConnectRequest) -> said.FromRunner:
     if arm == "hello" or arm is None:
         raise invalid("hello", "may only be the first message of the stream")
     return _READ[arm](getattr(message, arm))
+
+
+def malformed(raw: bytes, refusal: Refusal) -> said.Malformed:
+    """A message that was refused, where it says at least which attempt it belongs to; else the refusal stands."""
+    lease = _lease_of(raw)
+    if lease is None or not valid(lease):
+        raise refusal
+    return said.Malformed(_proof(lease), refusal)
+
+
+def _lease_of(raw: bytes) -> pb.Lease | None:
+    """The lease of a numbered message, whatever else is in it: it may be nested too deep to be parsed at all."""
+    try:
+        tag, start = read_varint(raw, 0)
+        size, start = read_varint(raw, start)
+        if tag not in _NUMBERED_TAGS or start + size != len(raw):
+            return None
+        # The lease is field 1 of every numbered message. What HarnessReady does not know is skipped, not descended.
+        return pb.HarnessReady.FromString(raw[start:]).lease
+    except (DecodeError, IndexError):
+        return None
 
 
 def _held(held: pb.HeldAttempt | pb.Accept) -> said.HeldAttempt:
@@ -98,6 +121,12 @@ _READ: Final[dict[str, Callable[[Any], said.FromRunner]]] = {
     "abandon": lambda abandon: said.Abandoned(_proof(abandon.lease), abandon.reason),
     "goodbye": lambda _: said.Goodbye(),
 }
+
+
+_NUMBERED_TAGS: Final = frozenset(
+    pb.ConnectRequest.DESCRIPTOR.fields_by_name[arm].number << 3 | 2
+    for arm in ("harness_ready", "append", "settle", "abandon")
+)
 
 
 class RunnerFrames:
