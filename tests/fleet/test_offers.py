@@ -1,5 +1,6 @@
 """Offers: who gets which Run, and what an Accept is worth."""
 
+import psycopg
 import pytest
 from support.fleet import (
     READY,
@@ -287,3 +288,18 @@ async def test_operators_see_runners_and_what_they_hold(space: Space) -> None:
         assert list(row.pools) == ["default"]
         await runner.settle(offer)
         assert (await runner_row(space, runner.runner_id)).held_runs == 0
+
+
+async def test_a_row_of_the_queue_that_is_not_true_keeps_nobody_from_a_runner(space: Space) -> None:
+    idle = (await space.session("first")).session.session_id
+    async with space.runner() as runner:
+        await runner.settle(await runner.start())
+        async with await psycopg.AsyncConnection.connect(space.live.dsn, autocommit=True) as db:
+            await db.execute(
+                "UPDATE run_queue SET state = 'READY', ready_at = now() - interval '1 hour' WHERE session_id = %s",
+                [idle],
+            )
+        other = await space.session("second")
+        offer = await runner.start()
+        assert offer.session_id == other.session.session_id
+        await runner.settle(offer)

@@ -294,7 +294,10 @@ class Fleet:
             # Its reservation stands for a few seconds more, so that other Runs go before it is tried again.
             log.warning("an offer could not be made", run=reserved.run_id, error=repr(exc))
             return
-        if offer is None or not link.free or self._draining:
+        if offer is None:
+            # The row is not true: offered again at once, it would keep all others from their turn.
+            return
+        if not link.free or self._draining:
             await self._queue.unreserve(reserved.session_id, reserved.run_id, link.hello.runner_id)
             return
         self._observer.offer("made")
