@@ -14,7 +14,7 @@ from turnlog_server.domain.access import Caller, Role
 from turnlog_server.domain.commands import AcceptRun, Author, Command, Create, Lease, SendInterrupt, SendMessage
 from turnlog_server.domain.draft import Rules
 from turnlog_server.domain.events import Cause, CauseKind, Event, Said
-from turnlog_server.domain.ids import make_id
+from turnlog_server.domain.ids import CHANCE_BYTES, make_id
 from turnlog_server.domain.refusals import Refusal
 from turnlog_server.domain.session import Pins, SessionFacts
 from turnlog_server.service.batch import Encode
@@ -134,7 +134,7 @@ class LaneReplica:
 
     async def create(self, request_id: str = "", *, text: str = "", reusable: bool = True) -> str:
         """A Session, with a first message if there is a text; its id, or that of the one that was made before."""
-        session_id = make_id("sess_", os.urandom(16))
+        session_id = make_id("sess_", os.urandom(CHANCE_BYTES))
         facts = SessionFacts(session_id, WORKSPACE, PINS, "prn_1", reusable, 0, {"app": "test"})
         result = await self.do(session_id, Create(facts, AUTHOR, said(text) if text else b""), request_id)
         return result.resource_id or (result.facts.session_id if result.facts else "")

@@ -100,7 +100,7 @@ class Access:
         """Add a principal or a service account."""
         access.require(ctx.caller, ctx.method)
         check_name("display_name", name)
-        identity = ids.make_id(kind.prefix, self._chance(16))
+        identity = ids.make_id(kind.prefix, self._chance(ids.CHANCE_BYTES))
         subject = Subject(identity, ctx.caller.workspace_id, kind, name, role, self._now())
 
         async def effect(execute: Execute, caller: Caller) -> Subject:
@@ -228,7 +228,7 @@ class Access:
     async def _issue(self, ctx: CallContext, successor: Callable[[Execute, Caller], Awaitable[ApiKey]]) -> IssuedKey:
         """Make a key with a new id and secret out of what `successor` says of the rest."""
         secret = make_secret(self._chance(CHANCE_BYTES))
-        identity = ids.make_id(ids.API_KEY, self._chance(16))
+        identity = ids.make_id(ids.API_KEY, self._chance(ids.CHANCE_BYTES))
 
         async def effect(execute: Execute, caller: Caller) -> ApiKey:
             key = replace(await successor(execute, caller), api_key_id=identity, prefix=secret.prefix)

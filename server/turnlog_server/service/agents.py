@@ -224,7 +224,7 @@ class Agents(Catalogue):
         return await revision_list(execute, ctx.caller.workspace_id, deployment_id, window)
 
     def _id(self, prefix: str) -> str:
-        return ids.make_id(prefix, self._chance(16))
+        return ids.make_id(prefix, self._chance(ids.CHANCE_BYTES))
 
     def _reading(self, ctx: CallContext) -> Execute:
         return reading(self._db, ctx.rpc, ctx.deadline)

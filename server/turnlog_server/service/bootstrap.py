@@ -358,4 +358,4 @@ def _new_key(
 
 
 def _id(prefix: str) -> str:
-    return ids.make_id(prefix, secrets.token_bytes(16))
+    return ids.make_id(prefix, secrets.token_bytes(ids.CHANCE_BYTES))

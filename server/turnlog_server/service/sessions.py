@@ -50,7 +50,7 @@ class Sessions:
         require(ctx.caller, ctx.method)
         principal = acting_principal(ctx, new.principal)
         pins = await self._pins_for(ctx.caller.workspace_id, new.deployment_id, new.revision)
-        session_id = ids.make_id(ids.SESSION, os.urandom(16))
+        session_id = ids.make_id(ids.SESSION, os.urandom(ids.CHANCE_BYTES))
         facts = SessionFacts(session_id, ctx.caller.workspace_id, pins, principal, new.reusable, 0, new.labels)
         author = Author(principal or ctx.caller.subject, ctx.caller.subject, Cause(CauseKind.API))
         result = await self._submit(

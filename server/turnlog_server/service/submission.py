@@ -9,19 +9,22 @@ from typing import Protocol
 from turnlog_server.domain.access import Caller
 from turnlog_server.domain.commands import Command, Create
 from turnlog_server.domain.draft import Answer
-from turnlog_server.domain.ids import make_id
+from turnlog_server.domain.ids import CHANCE_BYTES, make_id
 from turnlog_server.domain.session import SessionFacts, SessionState
 
 RequestKey = tuple[str, str, str, str]
+
+# Ids that chance is drawn for in one go: a message takes three, the first of a Session six.
+AT_ONCE = 6
 
 
 class Names:
     """Fresh ids for one command, the same ones each time that it is decided again."""
 
-    __slots__ = ("_at", "_made")
+    __slots__ = ("_at", "_chance")
 
     def __init__(self) -> None:
-        self._made: list[bytes] = []
+        self._chance = b""
         self._at = 0
 
     def restart(self) -> None:
@@ -29,10 +32,11 @@ class Names:
         self._at = 0
 
     def __call__(self, prefix: str) -> str:
-        if self._at == len(self._made):
-            self._made.append(os.urandom(16))
-        self._at += 1
-        return make_id(prefix, self._made[self._at - 1])
+        start = self._at
+        self._at = end = start + CHANCE_BYTES
+        if end > len(self._chance):
+            self._chance += os.urandom(CHANCE_BYTES * AT_ONCE)
+        return make_id(prefix, self._chance[start:end])
 
 
 @dataclass(frozen=True, slots=True)
