@@ -303,3 +303,16 @@ async def test_a_row_of_the_queue_that_is_not_true_keeps_nobody_from_a_runner(sp
         offer = await runner.start()
         assert offer.session_id == other.session.session_id
         await runner.settle(offer)
+
+
+async def test_messages_that_wait_take_no_place_in_the_history_of_a_turn(space: Space) -> None:
+    """Nor does the turn's own, however long it is."""
+    session_id = (await space.session("what was said")).session.session_id
+    async with space.runner() as runner:
+        await runner.settle(await runner.start())
+        await space.say(session_id, "x" * 255_000)
+        for number in range(99):
+            await space.say(session_id, f"later {number}")
+        offer = await runner.start()
+        assert [event.user_message.parts[0].text for event in offer.history] == ["what was said"]
+        await runner.settle(offer)

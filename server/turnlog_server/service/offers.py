@@ -63,6 +63,7 @@ class Offers:
                 reserved.session_id,
                 run.trigger_seq,
                 types=sorted(self._settings.history_types),
+                without=[turn.trigger_seq for turn in state.queue],
                 count=limits.OFFER_HISTORY_EVENTS,
                 size=limits.OFFER_HISTORY_BYTES,
                 deadline=deadline,

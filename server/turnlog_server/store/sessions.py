@@ -73,13 +73,14 @@ SELECT h.head_seq, w.acl_epoch, p.seq, p.type, p.body
  WHERE h.session_id = %(id)s::text AND h.head_seq >= 0 AND s.workspace_id = %(ws)s::text
  ORDER BY p.seq"""
 
-# The event that started a turn, and the newest of the conversation, as many as fit.
+# The event that started a turn, and the newest of the conversation beside those that start turns to come.
 EVENT_CONVERSATION: LiteralString = """
 SELECT c.seq, c.body
   FROM (SELECT t.seq, t.body, sum(length(t.body)) OVER (ORDER BY t.seq DESC) AS total
           FROM (SELECT e.seq, e.body
                   FROM events e
                  WHERE e.session_id = %(id)s::text AND e.type = ANY(%(types)s::text[])
+                   AND e.seq <> ALL(%(without)s::int8[])
                  ORDER BY e.seq DESC
                  LIMIT %(count)s::int8) t) c
  WHERE c.total <= %(bytes)s::int8
@@ -216,13 +217,25 @@ class Sessions:
         return Page(rows[0][0], rows[0][1], [(row[2], row[3], row[4]) for row in rows if row[2] is not None])
 
     async def conversation(
-        self, session_id: str, trigger_seq: int, *, types: Sequence[str], count: int, size: int, deadline: float
+        self,
+        session_id: str,
+        trigger_seq: int,
+        *,
+        types: Sequence[str],
+        without: Sequence[int],
+        count: int,
+        size: int,
+        deadline: float,
     ) -> tuple[bytes, list[tuple[int, bytes]]]:
-        """The event at `trigger_seq`, and the newest events of these types, oldest first, within count and size."""
+        """The event at `trigger_seq`, and the newest others of these types, oldest first, within count and size.
+
+        without: events that do not count.
+        """
         params = {
             "id": session_id,
             "trigger": trigger_seq,
             "types": Texts(types),
+            "without": Ints((trigger_seq, *without)),
             "count": count,
             "bytes": size,
         }
