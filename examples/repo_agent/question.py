@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from repo_agent.words import RELATIVES, STOPWORDS, WEAK, pieces, stem
+from repo_agent.words import STOPWORDS, WEAK, pieces, stem
 
 _NAME = re.compile(r"`([^`\n]{1,200})`|\b([A-Za-z_][\w]*(?:[._][\w]+)+|[A-Za-z]+[a-z0-9]+[A-Z]\w*|_\w+)\b")
 _WORD = re.compile(r"[A-Za-z_][\w'-]*|\d+")
@@ -91,10 +91,6 @@ class Question:
     terms: tuple[Term, ...]
     names: tuple[str, ...] = ()
     units: frozenset[str] = frozenset()
-
-    def relatives(self, term: Term) -> frozenset[str]:
-        """Stems that may stand for the term. A name has none."""
-        return frozenset() if term.specific else RELATIVES.get(term.stem, frozenset())
 
 
 def parse(text: str, earlier: Sequence[str] = ()) -> Question:

@@ -11,13 +11,17 @@ from dataclasses import dataclass, field
 
 from repo_agent.blocks import Block, blocks_of
 from repo_agent.question import Intent, Question, Term
+from repo_agent.reading import prose
 from repo_agent.words import stem, stems
 
 MAX_CANDIDATES = 60
 
 _K1 = 1.4
 _B = 0.6
-_RELATIVE = 0.45
+# What is written for people says more about what a place is for than the code that does it.
+_PROSE_WEIGHT = 2.0
+# What tests and generated code count for: they repeat the words of what they are about, up to whole questions.
+SELDOM = 0.2
 _SYMBOL_WEIGHT = 3.0
 _FOLDER_WEIGHT = 0.8
 _NAME_WEIGHT = 1.8
@@ -31,6 +35,7 @@ _GENERATED = re.compile(
     r"_pb2(_grpc)?\.pyi?$|\.pb\.go$|\.generated\.|(^|/)(gen|generated|vendor|third_party)/|CHANGELOG"
 )
 _GENERATED_MARK = re.compile(r"generated (by|code|from)|do not edit", re.IGNORECASE)
+_WHERE = re.compile(r"\bwhere\b", re.IGNORECASE)
 _DATA = re.compile(r"\.(json|ya?ml|csv|toml|ini|cfg|lock|xml|html?|css)$", re.IGNORECASE)
 _ASSIGNED = re.compile(r"^\s*(?:const\s+|var\s+|let\s+|self\.)?([A-Za-z_]\w*)\s*(?::[^=\n]+)?\s*:?=\s*(?![=\s])")
 
@@ -76,10 +81,7 @@ class Hit:
 
 def recall(question: Question, texts: Iterable[tuple[str, str]], stopped: Callable[[], bool] = lambda: False) -> Corpus:
     """The files that promise most, out of all. Stops early when `stopped` says so."""
-    wanted = {
-        term.stem: (_counter(term.stem), [_counter(each) for each in question.relatives(term)])
-        for term in question.terms
-    }
+    wanted = {term.stem: _counter(term.stem) for term in question.terms}
     frequency = dict.fromkeys(wanted, 0)
     counted: list[tuple[str, str, dict[str, float]]] = []
     files = 0
@@ -89,12 +91,11 @@ def recall(question: Question, texts: Iterable[tuple[str, str]], stopped: Callab
         files += 1
         low, low_path = text.lower(), path.lower()
         counts: dict[str, float] = {}
-        for key, (own, relatives) in wanted.items():
-            mine = own(low) + 3 * (own(low_path) > 0)
-            frequency[key] += mine > 0
-            theirs = sum(each(low) for each in relatives) if mine == 0 else 0
-            if mine or theirs:
-                counts[key] = 1 + math.log(mine) if mine else _RELATIVE
+        for key, occurrences in wanted.items():
+            count = occurrences(low) + 3 * (occurrences(low_path) > 0)
+            if count:
+                frequency[key] += 1
+                counts[key] = 1 + math.log(count)
         if counts:
             counted.append((path, text, counts))
     corpus = Corpus({}, frequency, files)
@@ -121,12 +122,13 @@ def rank(question: Question, corpus: Corpus, stopped: Callable[[], bool] = lambd
             break
         lines = text.split("\n")
         blocks = blocks_of(path, lines)
+        is_prose = prose(lines)
         on_path = _on_path(path)
         about = _about(blocks, lines)
         start = len(measured)
         for block in blocks:
             body = lines[block.first - 1 : block.last]
-            weights, length = _weights(question, block, body, on_path, about)
+            weights, length = _weights(question, block, body, is_prose[block.first - 1 : block.last], on_path, about)
             if weights:
                 measured.append((block, body, weights, length))
         in_file[path] = {key for _, _, weights, _ in measured[start:] for key, count in weights.items() if count >= 1}
@@ -140,13 +142,12 @@ def rank(question: Question, corpus: Corpus, stopped: Callable[[], bool] = lambd
     for block, body, weights, length in measured:
         norm = _K1 * (1 - _B + _B * length / mean)
         score = sum(rarity[key] * count * (_K1 + 1) / (count + norm) for key, count in weights.items())
-        # What occurs only as a relative is found, but less surely.
-        coverage = sum(rarity[key] * (1.0 if count >= 1 else 0.6) for key, count in weights.items()) / everything
+        coverage = sum(rarity[key] * min(1.0, count) for key, count in weights.items()) / everything
         line, bonus = _focus(question, block, body, rarity)
         # A place in a file that has all of it is likelier than one in a file that shares a word.
         around = sum(rarity[key] for key in in_file[block.path]) / everything
         score = (score + bonus) * (0.35 + 0.65 * coverage) * (0.6 + 0.4 * around)
-        score *= 0.3 if generated[block.path] else kind_factor(block.path, question)
+        score *= SELDOM if generated[block.path] else kind_factor(block.path, question)
         if not block.symbol and block.first == 1 and question.intent is not Intent.WHY:
             # What stands at the head of a file speaks of all of it, and of nothing in particular.
             score *= 0.5
@@ -159,11 +160,13 @@ def kind_factor(path: str, question: Question) -> float:
     """How much a file counts by what it is: code before documents before tests, unless they are asked for."""
     asked = {term.stem for term in question.terms}
     if _GENERATED.search(path):
-        return 0.3
+        return SELDOM
     if _TESTS.search(path):
-        return 1.0 if asked & {"test", "exampl"} else 0.3
+        return 1.0 if asked & {"test", "exampl"} else SELDOM
     if _DOCUMENT.search(path):
-        return 1.0 if asked & {"doc", "document", "readm"} else 0.75 if question.intent is not Intent.VALUE else 0.6
+        # It tells what happens and why. Where something is and how much it is, the source itself says.
+        in_source = question.intent is Intent.VALUE or _WHERE.search(question.text)
+        return 1.0 if asked & {"doc", "document", "readm"} else 0.6 if in_source else 0.75
     return 0.7 if _DATA.search(path) else 0.8 if path.endswith(".proto") else 1.0
 
 
@@ -213,29 +216,29 @@ def _about(blocks: Sequence[Block], lines: Sequence[str]) -> set[str]:
 
 
 def _weights(
-    question: Question, block: Block, body: Sequence[str], on_path: Mapping[str, float], about: set[str]
+    question: Question,
+    block: Block,
+    body: Sequence[str],
+    prose: Sequence[bool],
+    on_path: Mapping[str, float],
+    about: set[str],
 ) -> tuple[dict[str, float], int]:
     """How often each term occurs in a block, what is named counting more, and the block's length in words."""
-    counts: dict[str, int] = {}
+    counts: dict[str, float] = {}
     length = 0
-    for line in body:
+    for line, is_prose in zip(body, prose, strict=True):
         found = stems(line) if len(line) <= 2_000 else ()
         length += len(found)
         for each in found:
-            counts[each] = counts.get(each, 0) + 1
+            counts[each] = counts.get(each, 0.0) + (_PROSE_WEIGHT if is_prose else 1.0)
     in_symbol = stems(block.symbol)
     last = block.symbol.rpartition(".")[2]
     whole_last = {stem(last), *stems(last)}
     weights: dict[str, float] = {}
     for term in question.terms:
-        weight = float(counts.get(term.stem, 0))
+        weight = counts.get(term.stem, 0.0)
         weight += _SYMBOL_WEIGHT * (term.stem in whole_last) + _SYMBOL_WEIGHT / 2 * (term.stem in in_symbol)
         weight += on_path.get(term.stem, 0.0) + _ABOUT_WEIGHT * (term.stem in about)
-        if weight < 1:
-            relatives = question.relatives(term)
-            near = sum(counts.get(each, 0) for each in relatives)
-            near += sum(2 for each in relatives if each in in_symbol)
-            weight = min(_RELATIVE * near, 0.9)
         if weight:
             weights[term.stem] = weight
     return weights, max(length, 8)
@@ -250,11 +253,6 @@ def _focus(question: Question, block: Block, body: Sequence[str], rarity: Mappin
             continue
         words = set(stems(line))
         score = sum(rarity[term.stem] for term in question.terms if term.stem in words)
-        score += sum(
-            _RELATIVE * rarity[term.stem]
-            for term in question.terms
-            if term.stem not in words and question.relatives(term) & words
-        )
         score *= _line_factor(question, line)
         if score > best_score:
             best, best_score = index, score

@@ -22,6 +22,23 @@ class Place:
         return f"{self.path}:{self.line}"
 
 
+_COMMENT = re.compile(r"\s*(?:#(?![!#])|//|/\*|\*(?!\*)|--\s)")
+_QUOTES = re.compile(r"\"\"\"|'''")
+
+
+def prose(lines: Sequence[str]) -> list[bool]:
+    """For each line whether it is written for people: a comment, or part of a docstring."""
+    told: list[bool] = []
+    # Within a text of several lines: whether it is a docstring, and no value such as a statement of SQL.
+    inside: bool | None = None
+    for line in lines:
+        begins = line.lstrip().lstrip("rRbBuU").startswith(('"""', "'''"))
+        told.append((begins or _COMMENT.match(line) is not None) if inside is None else inside)
+        if len(_QUOTES.findall(line)) % 2:
+            inside = begins if inside is None else None
+    return told
+
+
 def excerpt(lines: Sequence[str], first: int, last: int) -> str:
     """Lines `first` to `last` with their numbers. Lines that no person would read to the end are cut."""
     width = len(str(last))

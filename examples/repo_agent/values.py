@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from repo_agent.question import Question
-from repo_agent.ranking import Corpus, Hit, is_generated, kind_factor
+from repo_agent.ranking import SELDOM, Corpus, Hit, is_generated, kind_factor
 from repo_agent.reading import Place
 from repo_agent.words import stems
 
@@ -45,7 +45,7 @@ def values(question: Question, corpus: Corpus, hits: Sequence[Hit]) -> list[Valu
     found: list[Value] = []
     for path, text in corpus.texts.items():
         lines = text.split("\n")
-        factor = 0.3 if is_generated(text) else kind_factor(path, question)
+        factor = SELDOM if is_generated(text) else kind_factor(path, question)
         on_path = set(stems(path))
         for index, line in enumerate(lines):
             match = _SET.match(line) if len(line) <= 400 else None
@@ -59,10 +59,9 @@ def values(question: Question, corpus: Corpus, hits: Sequence[Hit]) -> list[Valu
             named, beside = set(stems(name)), _beside(lines, index)
             speaks = 0.0
             for term in question.terms:
-                near = question.relatives(term)
                 if term.stem in named:
                     speaks += rarity[term.stem]
-                elif near & named or term.stem in beside:
+                elif term.stem in beside:
                     speaks += 0.6 * rarity[term.stem]
                 elif term.stem in on_path:
                     speaks += 0.25 * rarity[term.stem]

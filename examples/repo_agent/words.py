@@ -1,4 +1,4 @@
-"""Words of questions and of code, made comparable: identifiers split, endings cut, relatives known."""
+"""Words of questions and of code, made comparable: identifiers split, endings cut. No word stands for another."""
 
 import re
 from functools import lru_cache
@@ -35,56 +35,17 @@ _STOPWORDS = """
     our out please place same see she should show so some somebody someone something somewhere such take tell
     than that the their them then there these they thing this those through to too under until up us used uses
     using very was way we were what when where whether which while who whom whose why will with within without
-    would you your code codebase repo repository project source tree part decide decided decides say says work
+    would you your code codebase repo repository project source tree part say says work
     works explain describe mean means handled handle handles
 """
 
 STOPWORDS = frozenset(_STOPWORDS.split())
 """Words that every question has, or that say nothing about which code is meant."""
 
-_WEAK = "file files function functions method methods class classes module modules line lines"
+_WEAK = "decide decided decides file files function functions method methods class classes module modules line lines"
 
 WEAK = frozenset(_WEAK.split())
 """Words that are mostly about where to look, and now and then about what is looked for."""
-
-_FAMILIES = (
-    "retry backoff attempt again",
-    "delay wait sleep interval pause",
-    "remove delete drop erase discard",
-    "kill terminate sigkill sigterm",
-    "stop shutdown quit exit end finish",
-    "limit max maximum bound ceiling cap longest largest highest most",
-    "min minimum smallest lowest least",
-    "timeout deadline expire expiry ttl",
-    "config configuration setting option",
-    "auth authorization authorize authenticate credential secret password token bearer",
-    "start spawn launch begin",
-    "error exception fail failure",
-    "lost unknown ambiguous",
-    "dead die crash leftover",
-    "parse decode read",
-    "encode serialize dump",
-    "database db sql sqlite postgres postgresql",
-    "size bytes large big",
-    "check validate verify",
-    "create make new",
-    "add enqueue insert append put push submit",
-    "claim acquire fetch pick",
-    "port listen",
-    "idempotent duplicate twice",
-    "random jitter chance shuffle",
-    "lease lock hold",
-    "renew extend heartbeat",
-    "concurrent concurrency parallel thread goroutine",
-    "truncate cut clip",
-    "order sort rank",
-    "schedule cron periodic recur",
-    "directory folder dir",
-    "default",
-    "worker pool",
-    "panic recover",
-    "path filename",
-)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -121,16 +82,3 @@ def pieces(text: str) -> list[str]:
 def stems(text: str) -> tuple[str, ...]:
     """The stems of the words that a text is made of."""
     return tuple(stem(piece) for piece in pieces(text))
-
-
-def _relatives() -> dict[str, frozenset[str]]:
-    found: dict[str, set[str]] = {}
-    for family in _FAMILIES:
-        members = {stem(word) for word in family.split()}
-        for member in members:
-            found.setdefault(member, set()).update(members - {member})
-    return {word: frozenset(others) for word, others in found.items()}
-
-
-RELATIVES = _relatives()
-"""Stems that may stand for a stem, in code as people write it."""

@@ -96,6 +96,23 @@ async def test_it_answers_about_the_project_itself(question: str, path: str, anc
     assert any(each == whole and abs(line - wanted) <= 3 for each, line in shown), (wanted, text)
 
 
+@pytest.mark.parametrize(
+    ("question", "path", "says"),
+    [
+        ("Where is the retry policy for lost commits?", "store/errors.py", "`classify`"),
+        ("Where is it decided that a request id is unique?", "store/log.py", "the unique key decides that"),
+        ("How long does the lane linger?", "service/lane.py", "LINGER_SECONDS = 0.002"),
+        ("Why is a COMMIT in flight not cancelled when its caller leaves?", "store/database.py", "nobody knows"),
+        ("Where are secrets hidden in logs?", "app/logs.py", "`without_secrets`"),
+    ],
+)
+async def test_it_answers_about_the_server(question: str, path: str, says: str, tmp_path: Path) -> None:
+    text = said(await asked(ROOT / "server", question, tmp_path))
+    shown = text.partition("See also:")[0]
+    assert f"turnlog_server/{path}" in {each for each, _ in CITED.findall(shown)}, text
+    assert says in shown
+
+
 async def test_a_turn_shows_its_steps_and_its_usage(tmp_path: Path) -> None:
     outputs = await asked(FIXTURE, "How large may a payload be?", tmp_path)
     uses, results = payloads(outputs, "agent.tool_use"), payloads(outputs, "agent.tool_result")

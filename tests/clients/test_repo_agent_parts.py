@@ -12,10 +12,10 @@ from repo_agent.answer import plan, render
 from repo_agent.blocks import MAX_BLOCK_LINES, blocks_of, definitions
 from repo_agent.question import Intent, parse
 from repo_agent.ranking import Corpus, Hit, is_test, kind_factor, rank, recall
-from repo_agent.reading import defined_at, documented, excerpt, paragraph_at, said_at, used_at, window
+from repo_agent.reading import defined_at, documented, excerpt, paragraph_at, prose, said_at, used_at, window
 from repo_agent.tree import Tree
 from repo_agent.values import values
-from repo_agent.words import RELATIVES, pieces, stem, stems
+from repo_agent.words import pieces, stem, stems
 
 
 def searched(question: str, **files: str) -> tuple[Corpus, list[Hit]]:
@@ -61,8 +61,6 @@ def test_forms_of_a_word_have_one_stem(words: str) -> None:
 
 def test_other_words_keep_their_own() -> None:
     assert len({stem(word) for word in ("status", "state", "class", "bus", "process", "port", "import")}) == 7
-    assert stem("expire") in RELATIVES[stem("timeout")]
-    assert all(word not in others for word, others in RELATIVES.items())
 
 
 @pytest.mark.parametrize(
@@ -178,6 +176,40 @@ def test_code_comes_before_tests_unless_tests_are_asked_for() -> None:
     assert is_test("a/tests/b.py")
     assert not is_test("a/latest.py")
     assert kind_factor("gen/x_pb2.py", parse("x")) < kind_factor("x.py", parse("x"))
+
+
+def test_what_is_written_for_people_weighs_more_than_code() -> None:
+    told = "def first():\n    # The retry of a commit.\n    return go()\n"
+    done = "def second():\n    retry = commit\n    return go()\n"
+    _, hits = searched("where is the retry of a commit", a_py=done, z_py=told)
+    assert [hit.block.symbol for hit in hits[:2]] == ["first", "second"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('"""Head\nof it."""\nx = 1  # no\n# one\n// two\n-- three\ny -= 1\n#!/bin/sh', "11.111.."),
+        ('SQL = """\nSELECT 1\n"""\ndef f():\n    """Doc."""\n    pass', "....1."),
+    ],
+)
+def test_comments_and_docstrings_are_written_for_people(text: str, told: str) -> None:
+    assert "".join(".1"[each] for each in prose(text.split("\n"))) == told
+
+
+def test_a_definition_comes_before_what_mentions_it() -> None:
+    mentions = "def other():\n    # As the retry policy says: retry, policy.\n    retry(policy)\n"
+    _, hits = searched("where is the retry policy", a_py=mentions, z_py="class RetryPolicy:\n    times = 3\n")
+    assert hits[0].block.symbol == "RetryPolicy"
+
+
+def test_who_asks_where_is_shown_source_before_documents() -> None:
+    where, what = parse("where does a retry wait"), parse("what does a retry wait for")
+    assert kind_factor("README.md", where) < kind_factor("README.md", what) < kind_factor("a.py", where)
+    assert kind_factor("README.md", parse("where is the documentation of retry")) == 1.0
+
+
+def test_no_word_stands_for_another() -> None:
+    assert searched("where is the backoff", a_py="def retry():\n    pass\n")[1] == []
 
 
 def test_what_a_program_wrote_comes_last() -> None:
