@@ -421,8 +421,10 @@ class Link:
         self, pending: _Pending, refusal: Refusal, acks: dict[Key, tuple[int, int, list[said.Rejected]]]
     ) -> None:
         session_id, run_id = pending.key
-        if refusal.reason in GONE:
-            self._drop(session_id, run_id, pending.attempt_no, GONE[refusal.reason])
+        # An Accept has no number that could be rejected: a runner that is not told would hold what it did not get.
+        accepting = not pending.message_no and refusal.reason in REJECTS
+        if refusal.reason in GONE or accepting:
+            self._drop(session_id, run_id, pending.attempt_no, GONE.get(refusal.reason, said.LostReason.LEASE_LOST))
         elif refusal.reason in REJECTS:
             rejected = said.Rejected(pending.message_no, refusal.reason.value, refusal.message)
             self._acknowledge(pending, acks, 0, [rejected])
