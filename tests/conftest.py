@@ -6,13 +6,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from support.postgres import PostgresServer, postgres_running
-from support.replicas import Live, Space, live_replica, make_space
+from support.replicas import QUICK, Live, Space, live_replica, make_space
 from turnlog_server.store.database import Database
-
-QUICK = (
-    "--safety-poll-seconds", "0.2", "--runner-lease-ttl-seconds", "2", "--runner-heartbeat-seconds", "0.5",
-    "--stop-grace-seconds", "1", "--startup-allowance-seconds", "2", "--progress-seconds", "0.5",
-)  # fmt: skip
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

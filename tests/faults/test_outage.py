@@ -6,10 +6,9 @@ import signal
 
 import psutil
 import pytest
-from conftest import QUICK
 from support.embedded import Supervisor, open_ground
 from support.fleet import SUCCEEDED, attempts_of, ended, held
-from support.replicas import FakeRunner, Refused, live_replica, make_space
+from support.replicas import QUICK, FakeRunner, Refused, live_replica, make_space
 from turnlog.runner.v1 import runner_service_pb2 as pb
 
 LEASE = 2.0

@@ -5,10 +5,9 @@ import signal
 from pathlib import Path
 
 import pytest
-from conftest import QUICK
 from support.fleet import SUCCEEDED, attempts_of, ended, event, held, renewed, runner_row, seen, status
 from support.real_runner import free, real_runner, waiting_harness
-from support.replicas import Space, live_replica, make_space
+from support.replicas import QUICK, Space, live_replica, make_space
 from turnlog.runner.v1 import runner_service_pb2 as pb
 
 

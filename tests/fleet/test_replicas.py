@@ -6,10 +6,9 @@ from collections.abc import AsyncIterator
 
 import psycopg
 import pytest
-from conftest import QUICK
 from support.fleet import INTERRUPTED, SUCCEEDED, attempts_of, ended, event, held, run_of, seen, status
 from support.postgres import PostgresServer
-from support.replicas import FakeRunner, Live, Space, accept_of, live_replica, make_space
+from support.replicas import QUICK, FakeRunner, Live, Space, accept_of, live_replica, make_space
 from turnlog.runner.v1 import runner_service_pb2 as pb
 
 

@@ -58,6 +58,12 @@ SERVICES = {
 METHODS = {method.name: method for service in SERVICES.values() for method in service.methods}
 _numbers = itertools.count(1)
 
+QUICK = (
+    "--safety-poll-seconds", "0.2", "--runner-lease-ttl-seconds", "2", "--runner-heartbeat-seconds", "0.5",
+    "--stop-grace-seconds", "1", "--startup-allowance-seconds", "2", "--progress-seconds", "0.5",
+)  # fmt: skip
+"""Intervals that a test can afford to wait for."""
+
 
 def fresh(prefix: str = "r") -> str:
     """A name that nothing else has."""
