@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from turnlog.v1 import event_pb2
 from turnlog_server.domain.access import Caller, Role
-from turnlog_server.domain.commands import Author, Command, Create, SendMessage
+from turnlog_server.domain.commands import Author, Command, Create, IfBusy, SendMessage
 from turnlog_server.domain.draft import Rules
 from turnlog_server.domain.events import Cause, CauseKind
 from turnlog_server.domain.refusals import Reason, Refusal
@@ -18,6 +19,7 @@ from turnlog_server.service.epochs import Epochs
 from turnlog_server.service.lane import Lane
 from turnlog_server.service.submission import Result, Submission
 from turnlog_server.store.codec import state_of
+from turnlog_server.store.errors import StoreFault
 from turnlog_server.store.log import SessionWrite
 from turnlog_server.store.writer import Outcome, Written
 from turnlog_server.wire.events import encode
@@ -191,3 +193,22 @@ async def test_those_who_lose_together_wait_together(bench, monkeypatch):
     await asyncio.gather(*(bench.ask(name, MESSAGE) for name in names))
     assert not lost
     assert len(pauses) < 10
+
+
+async def test_no_refusal_rests_on_what_was_not_written(bench):
+    """Of two that come together the first is to make the Session busy; it fails, and the second finds it free."""
+    left = ["append"]
+
+    def fails(statement: str) -> Outcome | None:
+        if statement in left:
+            left.clear()
+            raise StoreFault("append", "22000", None)
+        return None
+
+    bench.table.before = fails
+    reject = replace(MESSAGE, if_busy=IfBusy.REJECT)
+    first, second = bench.ask("sess_0", MESSAGE), bench.ask("sess_0", reject)
+    with pytest.raises(Refusal) as caught:
+        await first
+    assert caught.value.reason is Reason.INTERNAL
+    assert (await second).answer.run_id

@@ -294,11 +294,9 @@ class Lane:
         refused = [pair for group in groups for pair in group.refused]
         # What a repeated request did may be the very reason why it would be refused now: looked up after the state.
         await self._answer_known([submission for submission, _ in refused])
-        for submission, exc in refused:
-            self._refuse(submission, exc)
         for group in groups:
-            for submission, decision in group.empty:
-                self._answer(submission, result_of(group, decision))
+            if not group.accepted:
+                self._answer_unwritten(group)
         writing = [group for group in groups if group.accepted]
         events = 0
         for creates in (True, False):
@@ -451,8 +449,23 @@ class Lane:
         refusal = internal("the database refused a write", fault, session=groups[0].session_id)
         for submission, _ in groups[0].accepted:
             self._refuse(submission, refusal)
-        self._memory.pop(groups[0].session_id, None)
+        self._again(groups[0])
         return 0
+
+    def _answer_unwritten(self, group: Group) -> None:
+        """Answers what came to nothing: only after the commit of those before it, on which it rests."""
+        for submission, exc in group.refused:
+            self._refuse(submission, exc)
+        for submission, decision in group.empty:
+            self._answer(submission, result_of(group, decision))
+
+    def _again(self, group: Group) -> None:
+        """All of a group that nobody answered yet is decided once more."""
+        self._memory.pop(group.session_id, None)
+        again = [submission for submission in group.submissions if not submission.future.done()]
+        for submission in again:
+            submission.rounds += 1
+        self._requeue(again)
 
     async def _epochs_of(self, workspace_ids: set[str]) -> dict[str, int]:
         unknown = [workspace_id for workspace_id in workspace_ids if self._epochs.get(workspace_id) is None]
@@ -473,16 +486,15 @@ class Lane:
                 self._memory.popitem(last=False)
         for submission, decision in group.accepted:
             self._answer(submission, result_of(group, decision))
+        self._answer_unwritten(group)
         return Committed(facts, state, group.events, epochs[facts.workspace_id], group.deleted)
 
     def _missed(self, group: Group, write: SessionWrite, *, unknown: bool) -> None:
         """Absent from the answer: nothing of it was written, or nobody knows."""
-        self._memory.pop(group.session_id, None)
         for submission, decision in group.accepted:
-            submission.rounds += 1
             if unknown and write.events:
                 submission.tried.append((write.events[0][0], write.events[0][2], decision.answer))
-        self._requeue([submission for submission, _ in group.accepted])
+        self._again(group)
 
 
 def reused(key: RequestKey | None) -> Refusal:
