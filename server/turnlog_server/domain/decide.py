@@ -28,7 +28,6 @@ from turnlog_server.domain.commands import (
 )
 from turnlog_server.domain.draft import Answer, Draft, Rules
 from turnlog_server.domain.events import Event
-from turnlog_server.domain.refusals import not_found
 from turnlog_server.domain.session import Attempt, QueuedTurn, Run, SessionFacts, SessionState
 
 
@@ -126,9 +125,3 @@ def next_due(state: SessionState) -> int:
         if run.stop_as is not None:
             due.append(run.grace_deadline)
     return min((instant for instant in due if instant), default=0)
-
-
-def visible(facts: SessionFacts, workspace_id: str) -> None:
-    """Refuses a Session of another workspace as if it did not exist."""
-    if facts.workspace_id != workspace_id:
-        raise not_found("session", facts.session_id)
