@@ -321,6 +321,8 @@ class Link:
             return
         loop = asyncio.get_running_loop()
         submission = Submission(session_id, command, size, loop.create_future(), self.ctx.caller, self.ctx.judge)
+        # A stream that ends leaves answers behind that nobody reads: the event loop is not to complain of them.
+        submission.future.add_done_callback(lambda future: future.cancelled() or future.exception())
         if (held := self.held.get((session_id, lease.run_id))) is not None:
             held.reported = submission.future
         try:
