@@ -1,13 +1,14 @@
 """What callers ask for, as the domain says it: plain values between the wire and the use cases."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from turnlog_server.domain.commands import IfBusy
 from turnlog_server.domain.events import Cause
+from turnlog_server.domain.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NewSession:
     """A Session to make. revision None means the current one; message, a serialised arm, empty means none."""
 
@@ -19,7 +20,7 @@ class NewSession:
     message: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Inbound:
     """A caller's event. `message` tells a message from an interrupt; expected_head -1 means whatever the head is."""
 
@@ -43,7 +44,7 @@ class Until(StrEnum):
     TERMINAL = "terminal"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FollowOptions:
     """What a follower asked for. `types` empty means all."""
 

@@ -1,10 +1,10 @@
 """What can be asked of a Session. Every change of one is one of these, whoever asks: caller, runner, timer, sweeper."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from turnlog_server.domain.events import Cause, Fact
 from turnlog_server.domain.session import RunError, SessionFacts
+from turnlog_server.domain.values import value
 
 
 class IfBusy(StrEnum):
@@ -15,7 +15,7 @@ class IfBusy(StrEnum):
     INTERRUPT = "interrupt"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Author:
     """Who a caller's event speaks for, who brought it, and why."""
 
@@ -24,7 +24,7 @@ class Author:
     cause: Cause
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Create:
     """Makes the Session; `message` is the serialised first message, empty for none."""
 
@@ -33,7 +33,7 @@ class Create:
     message: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SendMessage:
     """`user.message`; `expected_head` -1 means whatever the head is."""
 
@@ -43,7 +43,7 @@ class SendMessage:
     expected_head: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SendInterrupt:
     """`user.interrupt`; `run_id` empty means whatever turn is active."""
 
@@ -53,7 +53,7 @@ class SendInterrupt:
     expected_head: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CancelRun:
     """Cancels one Run, queued or active."""
 
@@ -62,7 +62,7 @@ class CancelRun:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CancelSession:
     """Ends the Session as canceled."""
 
@@ -70,21 +70,21 @@ class CancelSession:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CompleteSession:
     """Ends an idle Session as completed."""
 
     author: Author
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DeleteSession:
     """Removes an idle or terminal Session; writes no event."""
 
     author: Author
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Lease:
     """What a runner proves an attempt with. `token_hash` is the SHA-256 of its token, in hex."""
 
@@ -94,7 +94,7 @@ class Lease:
     message_no: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AcceptRun:
     """A runner takes the Run that it was offered."""
 
@@ -104,7 +104,7 @@ class AcceptRun:
     runner_epoch: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class HarnessReady:
     """The attempt's harness has started."""
 
@@ -112,7 +112,7 @@ class HarnessReady:
     authenticated_by: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AppendReports:
     """What the harness reports, in order: (fact, serialised payload)."""
 
@@ -129,7 +129,7 @@ class Outcome(StrEnum):
     STOPPED = "stopped"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Settle:
     """The runner ends the Run."""
 
@@ -138,7 +138,7 @@ class Settle:
     error: RunError | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Abandon:
     """The runner gives the Run back."""
 
@@ -146,7 +146,7 @@ class Abandon:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AttemptLost:
     """The runner of this attempt is gone; `reason` says how that is known."""
 
@@ -155,7 +155,7 @@ class AttemptLost:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TimeUp:
     """A due time of the Session passed; `decide` sees which, by the command's own time."""
 

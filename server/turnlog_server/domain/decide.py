@@ -5,7 +5,6 @@ the one before made. Statuses are derived from the state wherever they can be: s
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import assert_never
 
 from turnlog_server.domain import attempts, turns
@@ -29,9 +28,10 @@ from turnlog_server.domain.commands import (
 from turnlog_server.domain.draft import Answer, Draft, Rules
 from turnlog_server.domain.events import Event
 from turnlog_server.domain.session import Attempt, QueuedTurn, Run, SessionFacts, SessionState
+from turnlog_server.domain.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Decision:
     """What a command came to.
 

@@ -1,18 +1,18 @@
 """The events of one command in the making."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 from turnlog_server.domain import ids as id_kinds
 from turnlog_server.domain.events import BY_SERVER, Cause, Event, Fact
 from turnlog_server.domain.fold import step
 from turnlog_server.domain.refusals import Refusal
 from turnlog_server.domain.session import Attempt, QueuedTurn, Run, SessionFacts, SessionState
+from turnlog_server.domain.values import changed, value
 
 SECOND = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Rules:
     """The settings that decisions depend on. Durations are microseconds.
 
@@ -31,7 +31,7 @@ class Rules:
     max_queued_turns: int = 100
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Answer:
     """What the caller is told. seq 0 where no event of its own was appended.
 
@@ -103,10 +103,10 @@ class Draft:
         if run is None or run.live is None or secret is None:
             return
         token_hash, message_no, epoch = secret
-        attempt = replace(run.live, token_hash=token_hash, last_message_no=message_no, runner_epoch=epoch)
-        run = replace(run, attempt=attempt)
+        attempt = changed(run.live, token_hash=token_hash, last_message_no=message_no, runner_epoch=epoch)
+        run = changed(run, attempt=attempt)
         unlogged = self.state.unlogged + (0 if self.events else 1)
-        self.state = replace(self.state, active=run, unlogged=unlogged)
+        self.state = changed(self.state, active=run, unlogged=unlogged)
         self._touch(run)
 
     def _touch(self, run: Run | QueuedTurn) -> None:

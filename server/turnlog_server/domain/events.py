@@ -4,7 +4,6 @@ What callers and runners write (messages, tool calls) is opaque here: `payload` 
 and `fact` is `Said` or, where it counts, something typed beside it.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -20,6 +19,7 @@ from turnlog_server.domain.session import (
     Status,
     StopReason,
 )
+from turnlog_server.domain.values import value
 
 
 class CauseKind(StrEnum):
@@ -33,7 +33,7 @@ class CauseKind(StrEnum):
     TIMER = "timer"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Cause:
     """kind, the event of this Session that led here, and the caller's own reference."""
 
@@ -47,31 +47,31 @@ BY_TIMER: Final = Cause(CauseKind.TIMER)
 BY_RUNNER: Final = Cause(CauseKind.RUNNER)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Said:
     """A message, a tool call or a result: part of the conversation, without effect on the state."""
 
     type: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class UserMessage:
     """`user.message`"""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class UserInterrupt:
     """`user.interrupt`"""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ModelCalled:
     """`model.called`: the one carrier of usage."""
 
     cost: Cost
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SessionCreated:
     """`session.created`"""
 
@@ -82,7 +82,7 @@ class SessionCreated:
     labels: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StatusChanged:
     """`session.status_<name>`"""
 
@@ -95,7 +95,7 @@ class StatusChanged:
     pending_action_ids: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RunQueued:
     """`run.queued`: `turns_ahead` counts the active turn too, and so tells the place in the queue."""
 
@@ -105,7 +105,7 @@ class RunQueued:
     turns_ahead: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RunReady:
     """`run.ready`: queue_deadline 0 means none."""
 
@@ -113,7 +113,7 @@ class RunReady:
     queue_deadline: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StopRequested:
     """`run.stop_requested`"""
 
@@ -123,7 +123,7 @@ class StopRequested:
     error: RunError | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AttemptStarted:
     """`run.attempt_started`"""
 
@@ -134,7 +134,7 @@ class AttemptStarted:
     deadline: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AttemptEnded:
     """`run.attempt_ended`"""
 
@@ -143,7 +143,7 @@ class AttemptEnded:
     cost: Cost = NO_COST
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RunEnded:
     """`run.succeeded`, `run.failed`, `run.interrupted`, `run.canceled`"""
 
@@ -194,7 +194,7 @@ def type_of(fact: Fact) -> str:
     return _TYPES[type(fact)]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Event:
     """One event of a log.
 

@@ -1,15 +1,16 @@
 """What runners say, and what they are told, as plain values."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from turnlog_server.domain.commands import Outcome
 from turnlog_server.domain.events import Fact
 from turnlog_server.domain.refusals import Refusal
 from turnlog_server.domain.session import AttemptKind, Pins, RunError, RunStatus
+from turnlog_server.domain.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class HeldAttempt:
     """An attempt that a runner says it still executes."""
 
@@ -19,7 +20,7 @@ class HeldAttempt:
     token: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Hello:
     """Who a runner is and what it serves. harness_profiles are names."""
 
@@ -31,7 +32,7 @@ class Hello:
     harness_profiles: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RunnerRow:
     """A runner as the database knows it. Times in microseconds."""
 
@@ -43,21 +44,21 @@ class RunnerRow:
     held_runs: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Ready:
     """How many more Runs the runner can take."""
 
     credits: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Accept:
     """Takes an Offer."""
 
     held: HeldAttempt
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Decline:
     """Turns an Offer down."""
 
@@ -66,7 +67,7 @@ class Decline:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LeaseProof:
     """Which attempt a message belongs to, and its number there."""
 
@@ -77,14 +78,14 @@ class LeaseProof:
     message_no: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class HarnessStarted:
     """The harness is ready."""
 
     proof: LeaseProof
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Report:
     """One event of a harness. `tool` is the tool that it calls, empty where it calls none."""
 
@@ -93,7 +94,7 @@ class Report:
     tool: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Reports:
     """Events to append in one commit."""
 
@@ -101,7 +102,7 @@ class Reports:
     reports: tuple[Report, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PreviewText:
     """Text in the making."""
 
@@ -111,7 +112,7 @@ class PreviewText:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Settled:
     """The runner ends the Run."""
 
@@ -120,7 +121,7 @@ class Settled:
     error: RunError | None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Abandoned:
     """The runner gives the Run back."""
 
@@ -128,17 +129,17 @@ class Abandoned:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Heartbeat:
     """The runner lives."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Goodbye:
     """The runner goes for good."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Malformed:
     """A message that is not valid but for its proof: it is counted and refused, and the attempt goes on."""
 
@@ -152,7 +153,7 @@ Numbered = HarnessStarted | Reports | Settled | Abandoned | Malformed
 FromRunner = Ready | Accept | Decline | Numbered | PreviewText | Heartbeat | Goodbye
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class HeldState:
     """An attempt that is still the runner's, with the last message applied."""
 
@@ -163,7 +164,7 @@ class HeldState:
     stop_as: RunStatus | None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Offer:
     """A Run to take. Durations in seconds; trigger and history are stored events; agent is opaque to the fleet."""
 
@@ -191,7 +192,7 @@ class LostReason(StrEnum):
     ALREADY_SETTLED = "ALREADY_SETTLED"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Rejected:
     """A message, or one event of it, that was not applied."""
 
@@ -208,7 +209,7 @@ class DrainReason(StrEnum):
     SERVER = "SERVER"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Settings:
     """Durations in seconds.
 

@@ -1,6 +1,6 @@
 """The fold: what an event does to the state. Nothing else ever changes it."""
 
-from dataclasses import replace
+from typing import Any
 
 from turnlog_server.domain.events import (
     AttemptEnded,
@@ -24,6 +24,7 @@ from turnlog_server.domain.session import (
     SessionState,
     Status,
 )
+from turnlog_server.domain.values import changed
 
 
 def apply(state: SessionState, event: Event) -> SessionState:
@@ -33,15 +34,19 @@ def apply(state: SessionState, event: Event) -> SessionState:
 
 def step(state: SessionState, event: Event) -> tuple[SessionState, Run | QueuedTurn | None]:
     """The state after the event, and the Run that it changed, also one that has left the state by it."""
-    after = replace(state, head_seq=event.seq, last_time=event.time)
     match event.fact:
         case RunQueued():
-            return _queued(after, event, event.fact)
+            return _queued(state, event, event.fact)
         case StatusChanged():
-            return _status(after, event, event.fact)
+            return _status(state, event, event.fact)
         case RunReady() | StopRequested() | AttemptStarted() | AttemptEnded() | ModelCalled() | RunEnded():
-            return _run(after, event)
-    return after, None
+            return _run(state, event)
+    return _moved(state, event), None
+
+
+def _moved(state: SessionState, event: Event, **changes: Any) -> SessionState:
+    """What every event does, and what this one does beside it."""
+    return changed(state, head_seq=event.seq, last_time=event.time, **changes)
 
 
 def facts_of(session_id: str, event: Event) -> SessionFacts:
@@ -64,18 +69,23 @@ def _queued(state: SessionState, event: Event, fact: RunQueued) -> tuple[Session
     turn = QueuedTurn(event.run_id, fact.trigger_event_id, fact.trigger_seq, fact.trigger_type, event.time)
     place = fact.turns_ahead - (1 if state.active is not None else 0)
     queue = (*state.queue[:place], turn, *state.queue[place:])
-    return replace(state, queue=queue, turns=state.turns + 1), turn
+    return _moved(state, event, queue=queue, turns=state.turns + 1), turn
 
 
 def _status(state: SessionState, event: Event, fact: StatusChanged) -> tuple[SessionState, Run | None]:
-    changed = replace(state, status=fact.status, stop_reason=fact.stop_reason, boundary=fact.boundary, error=fact.error)
+    said: dict[str, Any] = {
+        "status": fact.status,
+        "stop_reason": fact.stop_reason,
+        "boundary": fact.boundary,
+        "error": fact.error,
+    }
     run = state.active
     if fact.status is not Status.RUNNING or run is None or run.attempt is None:
-        return changed, None
+        return _moved(state, event, **said), None
     # The harness became ready: this status is also the Run's.
-    attempt = replace(run.attempt, status=AttemptStatus.RUNNING, ready_time=event.time)
-    run = replace(run, status=RunStatus.RUNNING, attempt=attempt, startup_failures=0)
-    return replace(changed, active=run), run
+    attempt = changed(run.attempt, status=AttemptStatus.RUNNING, ready_time=event.time)
+    run = changed(run, status=RunStatus.RUNNING, attempt=attempt, startup_failures=0)
+    return _moved(state, event, **said, active=run), run
 
 
 def _run(state: SessionState, event: Event) -> tuple[SessionState, Run | QueuedTurn | None]:
@@ -85,7 +95,7 @@ def _run(state: SessionState, event: Event) -> tuple[SessionState, Run | QueuedT
     match event.fact:
         case RunReady(next_kind, queue_deadline):
             # An attempt that ended stays until the Run may be claimed again.
-            run = replace(
+            run = changed(
                 run,
                 status=RunStatus.READY,
                 attempt=None,
@@ -95,8 +105,8 @@ def _run(state: SessionState, event: Event) -> tuple[SessionState, Run | QueuedT
                 ready_time=event.time,
             )
         case StopRequested(ends_as, grace_deadline, ends_session, error):
-            run = replace(run, stop_as=ends_as, stop_error=error, grace_deadline=grace_deadline)
-            state = replace(state, closing=state.closing or ends_session)
+            run = changed(run, stop_as=ends_as, stop_error=error, grace_deadline=grace_deadline)
+            return _moved(state, event, active=run, closing=state.closing or ends_session), run
         case AttemptStarted() as fact:
             attempt = Attempt(
                 event.attempt_no,
@@ -109,7 +119,7 @@ def _run(state: SessionState, event: Event) -> tuple[SessionState, Run | QueuedT
                 fact.startup_deadline,
                 fact.deadline,
             )
-            run = replace(
+            run = changed(
                 run,
                 status=RunStatus.PROVISIONING,
                 attempt_no=event.attempt_no,
@@ -118,22 +128,22 @@ def _run(state: SessionState, event: Event) -> tuple[SessionState, Run | QueuedT
             )
         case AttemptEnded(status, error) if run.attempt is not None:
             failures = run.startup_failures + (1 if run.attempt.status is AttemptStatus.STARTING else 0)
-            attempt = replace(run.attempt, status=status, error=error, end_time=event.time)
-            run = replace(run, attempt=attempt, startup_failures=failures)
+            attempt = changed(run.attempt, status=status, error=error, end_time=event.time)
+            run = changed(run, attempt=attempt, startup_failures=failures)
         case ModelCalled(cost) if run.attempt is not None:
-            attempt = replace(run.attempt, cost=run.attempt.cost.plus(cost))
-            run = replace(run, attempt=attempt, cost=run.cost.plus(cost))
+            attempt = changed(run.attempt, cost=run.attempt.cost.plus(cost))
+            run = changed(run, attempt=attempt, cost=run.cost.plus(cost))
         case RunEnded(status, error):
-            run = replace(run, status=status, error=error, end_time=event.time)
-            return replace(state, active=None), run
-    return replace(state, active=run), run
+            run = changed(run, status=status, error=error, end_time=event.time)
+            return _moved(state, event, active=None), run
+    return _moved(state, event, active=run), run
 
 
 def _queued_run(state: SessionState, event: Event) -> tuple[SessionState, QueuedTurn | Run | None]:
     """A turn of the queue takes its place, or ends before it had one."""
     turn = next((turn for turn in state.queue if turn.run_id == event.run_id), None)
     if turn is None:
-        return state, None
+        return _moved(state, event), None
     rest = tuple(other for other in state.queue if other is not turn)
     run = Run(
         turn.run_id,
@@ -145,7 +155,7 @@ def _queued_run(state: SessionState, event: Event) -> tuple[SessionState, Queued
     )
     match event.fact:
         case RunReady(next_kind, queue_deadline):
-            run = replace(
+            run = changed(
                 run,
                 status=RunStatus.READY,
                 next_kind=next_kind,
@@ -153,7 +163,7 @@ def _queued_run(state: SessionState, event: Event) -> tuple[SessionState, Queued
                 ready_event_id=event.event_id,
                 ready_time=event.time,
             )
-            return replace(state, queue=rest, active=run), run
+            return _moved(state, event, queue=rest, active=run), run
         case RunEnded(status, error):
-            return replace(state, queue=rest), replace(run, status=status, error=error, end_time=event.time)
-    return state, None
+            return _moved(state, event, queue=rest), changed(run, status=status, error=error, end_time=event.time)
+    return _moved(state, event), None

@@ -4,9 +4,11 @@ Both are functions of the log, but for an attempt's `token_hash`, `last_message_
 counts a lease is nobody's to read. Times are integers: microseconds since the epoch, UTC.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Final
+
+from turnlog_server.domain.values import value
 
 
 class Status(StrEnum):
@@ -94,7 +96,7 @@ class Boundary(StrEnum):
 INT64_MAX: Final = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Cost:
     """What model calls used. `amount_nanos` is in billionths of `currency`."""
 
@@ -122,7 +124,7 @@ class Cost:
 NO_COST: Final = Cost()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RunError:
     """Why a Run or an attempt ended badly: a dotted code, and a sentence."""
 
@@ -130,7 +132,7 @@ class RunError:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Pins:
     """What a Session pinned at admission."""
 
@@ -144,7 +146,7 @@ class Pins:
     max_duration_seconds: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SessionFacts:
     """What never changes after admission."""
 
@@ -157,7 +159,7 @@ class SessionFacts:
     labels: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class QueuedTurn:
     """A turn that waits for its place; kept small, for there may be a hundred."""
 
@@ -168,7 +170,7 @@ class QueuedTurn:
     create_time: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Attempt:
     """One claim of a Run by one runner.
 
@@ -195,7 +197,7 @@ class Attempt:
     runner_epoch: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Run:
     """A turn's execution.
 
@@ -232,7 +234,7 @@ class Run:
         return attempt if attempt is not None and attempt.status in LIVE_ATTEMPT else None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SessionState:
     """Where a Session stands.
 

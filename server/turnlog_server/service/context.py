@@ -1,16 +1,17 @@
 """What every use case is told first: who calls, under which names, and how long there is."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from turnlog_server.domain.access import Caller
+from turnlog_server.domain.values import value
 
 
 async def _same(caller: Caller) -> Caller:
     return caller
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CallContext:
     """One call.
 

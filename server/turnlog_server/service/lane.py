@@ -16,7 +16,6 @@ import asyncio
 import random
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from turnlog_server.domain import limits
@@ -24,6 +23,7 @@ from turnlog_server.domain.draft import Answer, Rules
 from turnlog_server.domain.events import Event
 from turnlog_server.domain.refusals import Reason, Refusal
 from turnlog_server.domain.session import SessionFacts, SessionState
+from turnlog_server.domain.values import value
 from turnlog_server.service.batch import Encode, Group, decide_group, result_of, session_write
 from turnlog_server.service.clock import Clock
 from turnlog_server.service.epochs import Epochs
@@ -40,7 +40,7 @@ MAX_ROUNDS = 40
 GIVE_UP_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Committed:
     """What one commit did to one Session.
 

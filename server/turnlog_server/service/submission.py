@@ -11,6 +11,7 @@ from turnlog_server.domain.commands import Command, Create
 from turnlog_server.domain.draft import Answer
 from turnlog_server.domain.ids import CHANCE_BYTES, make_id
 from turnlog_server.domain.session import SessionFacts, SessionState
+from turnlog_server.domain.values import value
 
 RequestKey = tuple[str, str, str, str]
 
@@ -39,7 +40,7 @@ class Names:
         return make_id(prefix, self._chance[start:end])
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Result:
     """What a command came to, with the Session as it stands after it.
 
