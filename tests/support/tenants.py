@@ -61,7 +61,7 @@ class Replica:
         method = service.methods_by_name[rpc]
         request = _request(method.input_type._concrete_class, fields)
         ctx = CallContext(
-            "call", f"{service.full_name}/{rpc}", caller, asyncio.get_running_loop().time() + 20.0, judge=self._judge
+            f"{service.full_name}/{rpc}", caller, asyncio.get_running_loop().time() + 20.0, judge=self._judge
         )
         if "request_id" in method.input_type.fields_by_name:
             request_id = request.request_id  # type: ignore[attr-defined]

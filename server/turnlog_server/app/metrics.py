@@ -6,6 +6,7 @@ Session or a key: labels are from small closed sets.
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Final, Protocol
 
 from prometheus_client import (
@@ -60,10 +61,13 @@ class Metrics:
         self._ready = gauge("ready", "1 while this replica serves: its database is reachable and it is not draining.")
         self._requests = counter("requests", "Calls that ended, streams included.", "method", "code")
         self._request_seconds = histogram("request_seconds", "Time to answer unary calls.", LATENCY, "method")
+        # Every call asks for these, and finding a series takes longer than moving it.
+        self._requests_of, self._request_seconds_of = cache(self._requests.labels), cache(self._request_seconds.labels)
         self._streams = gauge("open_streams", "Streams that are open.", "method")
         self._refusals = counter("auth_refusals", "Calls refused for their credential or permission.", "reason")
 
         self._admission = histogram("admission_seconds", "From a write's arrival to its commit.", LATENCY, "method")
+        self._admission_of = cache(self._admission.labels)
         self._batch = histogram("lane_batch_commands", "Commands in one commit of the lane.", BATCH)
         self._batch_seconds = histogram("lane_batch_seconds", "Time to decide and commit a batch.", LATENCY)
         self._events = counter("events_appended", "Events committed by this replica.")
@@ -97,9 +101,9 @@ class Metrics:
 
     def request(self, method: str, code: str, seconds: float | None = None) -> None:
         """A call ended. seconds: for unary calls only, since how long a stream lasts says nothing."""
-        self._requests.labels(method, code).inc()
+        self._requests_of(method, code).inc()
         if seconds is not None:
-            self._request_seconds.labels(method).observe(seconds)
+            self._request_seconds_of(method).observe(seconds)
 
     def stream_opened(self, method: str) -> None:
         """A stream is open."""
@@ -115,7 +119,7 @@ class Metrics:
 
     def admitted(self, method: str, seconds: float) -> None:
         """A write is committed and its caller told."""
-        self._admission.labels(method).observe(seconds)
+        self._admission_of(method).observe(seconds)
 
     # -- the lane: LaneObserver
 

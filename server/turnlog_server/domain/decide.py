@@ -114,14 +114,9 @@ def next_due(state: SessionState) -> int:
     run = state.active
     if run is None:
         return 0
-    due: list[int] = []
     live = run.live
     if live is None:
-        due.append(run.queue_deadline)
-    else:
-        due.append(live.deadline)
-        if not live.ready_time:
-            due.append(live.startup_deadline)
-        if run.stop_as is not None:
-            due.append(run.grace_deadline)
-    return min((instant for instant in due if instant), default=0)
+        return run.queue_deadline
+    startup = 0 if live.ready_time else live.startup_deadline
+    grace = run.grace_deadline if run.stop_as is not None else 0
+    return min([instant for instant in (live.deadline, startup, grace) if instant], default=0)

@@ -43,8 +43,8 @@ class Group:
 
     @property
     def deleted(self) -> bool:
-        """True when the Session is gone after this group."""
-        return any(decision.deleted for _, decision in self.accepted)
+        """True when the Session is gone after this group: what deletes it is the last that was accepted."""
+        return bool(self.accepted) and self.accepted[-1][1].deleted
 
 
 def decide_group(group: Group, *, now: int, rules: Rules, encoder: Encode) -> None:
@@ -110,9 +110,7 @@ def session_write(group: Group) -> SessionWrite:
             runs[run.run_id] = run
         for attempt_run, attempt in decision.attempts:
             attempts[attempt_run, attempt.attempt_no] = attempt
-    queue, queue_before = queue_row(facts, state), queue_row(facts, before) if before is not None else None
-    due, due_before = next_due(state), next_due(before) if before is not None else 0
-    woken = any(isinstance(submission.command, TimeUp) for submission, _ in group.accepted)
+    queue, due = _beside(group, facts, state, before)
     return SessionWrite(
         session_id=group.session_id,
         workspace_id=facts.workspace_id,
@@ -127,11 +125,24 @@ def session_write(group: Group) -> SessionWrite:
         requests=[_request_row(submission, decision) for submission, decision in group.accepted if submission.key],
         runs=[(run.run_id, run.trigger_seq, run.status.value, encode(run)) for run in runs.values()],
         attempts=[(run_id, no, encode(attempt)) for (run_id, no), attempt in attempts.items()],
-        queue=queue if queue != queue_before else None,
-        # A timer row that woke the Session for nothing is put right as well.
-        due_at=due if due != due_before or woken else None,
+        queue=queue,
+        due_at=due,
         deleted=group.deleted,
     )
+
+
+def _beside(
+    group: Group, facts: SessionFacts, state: SessionState, before: SessionState | None
+) -> tuple[QueueRow | None, int | None]:
+    """The rows of the queue and of the timers; None for each that stays as it is."""
+    # A timer row that woke the Session for nothing is put right as well.
+    woken = any(isinstance(submission.command, TimeUp) for submission, _ in group.accepted)
+    # Both follow from the active Run and from whether there ever was one; most events leave that alone.
+    if before is not None and before.active is state.active and bool(before.turns) is bool(state.turns) and not woken:
+        return None, None
+    queue, queue_before = queue_row(facts, state), queue_row(facts, before) if before is not None else None
+    due, due_before = next_due(state), next_due(before) if before is not None else 0
+    return queue if queue != queue_before else None, due if due != due_before or woken else None
 
 
 def queue_row(facts: SessionFacts, state: SessionState) -> QueueRow | None:

@@ -15,14 +15,12 @@ async def _same(caller: Caller) -> Caller:
 class CallContext:
     """One call.
 
-    call_id: the server's own name for the call, in its log and in INTERNAL errors.
     method: `package.Service/Method`, the key of `domain.access.PERMISSIONS`.
     deadline: in the time of the event loop.
     request_id, fingerprint: of mutating requests; empty otherwise. The fingerprint covers the request without its id.
     judge: looks at the credential and at the permission again, as of now; raises a Refusal when either is gone.
     """
 
-    call_id: str
     method: str
     caller: Caller
     deadline: float

@@ -166,17 +166,16 @@ class Lane:
             self._enough.set()
 
     async def _wait(self, submission: Submission, deadline: float) -> Result:
-        submission.waiters += 1
+        """The answer, for one caller. It leaves on its own, while others may go on waiting for the same command."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[Result] = loop.create_future()
+        submission.waiters.append(waiter)
+        timer = loop.call_at(deadline, _give_up, waiter)
         try:
-            async with asyncio.timeout_at(deadline):
-                return await asyncio.shield(submission.future)
-        except TimeoutError:
-            raise Refusal(
-                Reason.DEADLINE_EXCEEDED,
-                "The deadline passed before the answer came. Retry with the same request_id, or ask GetRequest.",
-            ) from None
+            return await waiter
         finally:
-            submission.waiters -= 1
+            timer.cancel()
+            submission.waiters.remove(waiter)
             self._left(submission)
 
     def _left(self, submission: Submission) -> None:
@@ -275,13 +274,15 @@ class Lane:
 
     def _refuse(self, submission: Submission, exc: Exception) -> None:
         self._forget_request(submission)
-        if not submission.future.done():
-            submission.future.set_exception(exc)
+        for future in (submission.future, *submission.waiters):
+            if not future.done():
+                future.set_exception(exc)
 
     def _answer(self, submission: Submission, result: Result) -> None:
         self._forget_request(submission)
-        if not submission.future.done():
-            submission.future.set_result(result)
+        for future in (submission.future, *submission.waiters):
+            if not future.done():
+                future.set_result(result)
 
     async def _process(self, batch: list[Submission]) -> int:
         """Decides and writes a batch; returns the number of events written."""
@@ -495,6 +496,16 @@ class Lane:
             if unknown and write.events:
                 submission.tried.append((write.events[0][0], write.events[0][2], decision.answer))
         self._again(group)
+
+
+def _give_up(waiter: asyncio.Future[Result]) -> None:
+    if not waiter.done():
+        waiter.set_exception(
+            Refusal(
+                Reason.DEADLINE_EXCEEDED,
+                "The deadline passed before the answer came. Retry with the same request_id, or ask GetRequest.",
+            )
+        )
 
 
 def reused(key: RequestKey | None) -> Refusal:

@@ -367,8 +367,11 @@ class Link:
             pending = await self._pending.get()
             while True:
                 try:
-                    async with asyncio.timeout(ANSWER_SECONDS):
-                        result = await asyncio.shield(pending.future)
+                    # Most answers of a batch are there at once.
+                    if not pending.future.done():
+                        async with asyncio.timeout(ANSWER_SECONDS):
+                            await asyncio.shield(pending.future)
+                    result = pending.future.result()
                 except Refusal as refusal:
                     self._refused(pending, refusal, acks)
                 except TimeoutError:

@@ -64,7 +64,7 @@ class Submission:
     taken: in a batch; from then on nobody cancels it.
     look: something of its batch did not go as expected: read state, request ids and permission before deciding again.
     tried: what was sent and whose outcome is unknown: the first event of its write, and the answer that goes with it.
-    waiters: callers that wait for it.
+    waiters: of callers that wait for it, each of which may leave.
     """
 
     session_id: str
@@ -82,7 +82,7 @@ class Submission:
     rounds: int = 0
     tried: list[tuple[int, bytes, Answer]] = field(default_factory=list)
     facts: SessionFacts | None = None
-    waiters: int = 0
+    waiters: list[asyncio.Future[Result]] = field(default_factory=list)
 
     @property
     def creates(self) -> bool:

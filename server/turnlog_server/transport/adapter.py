@@ -6,7 +6,6 @@ then the servicer's method of the RPC's name is called. What it raises becomes a
 """
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -258,7 +257,7 @@ class Adapter:
             require(judged, method.key)
             return judged
 
-        return CallContext(os.urandom(8).hex(), method.key, caller, deadline, judge=judge)
+        return CallContext(method.key, caller, deadline, judge=judge)
 
     async def _fail(self, method: Method, context: Context, exc: Exception, seconds: float | None) -> NoReturn:
         """Ends the call with the status of what was raised. An abort that is under way passes."""
@@ -275,12 +274,5 @@ class Adapter:
 
 
 def _with_request(ctx: CallContext, request: Message) -> CallContext:
-    return CallContext(
-        ctx.call_id,
-        ctx.method,
-        ctx.caller,
-        ctx.deadline,
-        request.request_id,  # type: ignore[attr-defined]
-        fingerprint(request),
-        ctx.judge,
-    )
+    request_id: str = request.request_id  # type: ignore[attr-defined]
+    return CallContext(ctx.method, ctx.caller, ctx.deadline, request_id, fingerprint(request), ctx.judge)

@@ -85,8 +85,9 @@ def encode(event: Event) -> bytes:
         authenticated_by=event.authenticated_by,
         ignorable=ARM_OF_TYPE[dotted] in IGNORABLE,
     )
-    message.create_time.FromMicroseconds(event.time)
-    cause, caused_by = event.cause, message.caused_by
+    created, cause, caused_by = message.create_time, event.cause, message.caused_by
+    created.seconds, micros = divmod(event.time, 1_000_000)
+    created.nanos = micros * 1000
     caused_by.kind = CAUSE.number(cause.kind)  # type: ignore[assignment]
     if cause.event_id:
         caused_by.event_id = cause.event_id
