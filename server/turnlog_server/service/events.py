@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -90,19 +90,20 @@ class Events:
 
     async def follow(
         self, ctx: CallContext, session_id: str, after: int, options: FollowOptions
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes]:
         """Frames of one Session, until the follow ends."""
         require(ctx.caller, ctx.method)
         if options.run_id:
             run = await self._runs.get(ctx.caller.workspace_id, session_id, options.run_id, ctx.deadline)
             if run is None:
                 raise not_found("run", options.run_id)
-        async for _, frame in self.follow_many(ctx, [(session_id, after)], options):
-            yield frame
+        async with contextlib.aclosing(self.follow_many(ctx, [(session_id, after)], options)) as frames:
+            async for _, frame in frames:
+                yield frame
 
     async def follow_many(
         self, ctx: CallContext, places: list[tuple[str, int]], options: FollowOptions
-    ) -> AsyncIterator[tuple[str, bytes]]:
+    ) -> AsyncGenerator[tuple[str, bytes]]:
         """Frames of several Sessions with the Session's id; ends when every one's follow did."""
         require(ctx.caller, ctx.method)
         if len({session_id for session_id, _ in places}) != len(places):
@@ -133,8 +134,9 @@ class Events:
                     )
                 await watch.check()
                 wake.clear()
-                async for sent in self._round(dirty, live):
-                    yield sent
+                async with contextlib.aclosing(self._round(dirty, live)) as sending:
+                    async for sent in sending:
+                        yield sent
                 for cursor in self._silent(live):
                     yield cursor.session_id, cursor.progress()
                 if live and not dirty:
@@ -145,7 +147,7 @@ class Events:
             for cursor in opened:
                 cursor.close()
 
-    async def _round(self, dirty: dict[Cursor, None], live: dict[Cursor, float]) -> AsyncIterator[tuple[str, bytes]]:
+    async def _round(self, dirty: dict[Cursor, None], live: dict[Cursor, float]) -> AsyncGenerator[tuple[str, bytes]]:
         """One step of each cursor that has something to do."""
         for cursor in list(dirty):
             # Taken out first: a wake that comes while it works puts it back.

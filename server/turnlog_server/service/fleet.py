@@ -75,6 +75,7 @@ class Fleet:
         self._runners = runners
         self._offers = offers
         self._frames = frames
+        self._epochs = epochs
         self._clock = clock
         self._settings = settings
         self._observer = observer
@@ -116,6 +117,8 @@ class Fleet:
 
     async def connect(self, ctx: CallContext, hello: said.Hello, held: tuple[said.HeldAttempt, ...]) -> Link:
         """A runner said Hello. Raises Refusal for pools and profiles that it may not serve."""
+        # However long it took to say so: what the key opened when the stream was opened does not count.
+        ctx = replace(ctx, caller=await ctx.judge(ctx.caller))
         pools = hello.pools or (DEFAULT_POOL,)
         hello = said.Hello(
             hello.runner_id, hello.instance_id, hello.display_name, hello.version, pools, hello.harness_profiles
@@ -144,6 +147,9 @@ class Fleet:
             earlier.fail(Refusal(Reason.SERVER_DRAINING, "The runner has another stream now.", retry_after=1.0))
         self._observer.runner_connected()
         try:
+            if self._epochs.get(workspace_id) not in (None, ctx.caller.epoch):
+                # Access changed while nobody knew of the link yet.
+                await self._judge(link)
             await self._welcome(link, held, drained)
         except BaseException:
             await self.disconnect(link)

@@ -21,8 +21,6 @@ from turnlog_server.store.sessions import Sessions
 
 PAGE_EVENTS = 512
 PAGE_BYTES = 1024 * 1024
-# How far one filtered page may look, so that a rare type in a long log does not hold a connection.
-FILTERED_SPAN = 20_000
 
 
 ENDS = {
@@ -164,12 +162,10 @@ class Cursor:
     async def _replay(self, frames: list[bytes]) -> None:
         assert self._place is not None
         caller, types = self._watch.caller, self._options.types
-        through = self.seq + FILTERED_SPAN if types else 2**62
         page = await self._sessions.events(
             caller.workspace_id,
             self.session_id,
             self.seq,
-            through=through,
             types=sorted(self._wanted()),
             count=PAGE_EVENTS,
             size=PAGE_BYTES,
@@ -182,9 +178,8 @@ class Cursor:
         entries = [self._hub.entry(*row) for row in page.events]
         if entries:
             self._deliver(entries, frames, shared=False)
-        whole = len(entries) < PAGE_EVENTS and sum(len(entry.body) for entry in entries) < PAGE_BYTES // 2
-        if whole and types and not self.ended and self.seq < min(through, page.head_seq):
-            self.seq = min(through, page.head_seq)
+        if not self.ended:
+            self.seq = max(self.seq, page.reached)
         if self.seq == page.head_seq and not self.ended:
             self._place.ring.seed(page.head_seq)
         self._hub.hint(self.session_id, page.head_seq)

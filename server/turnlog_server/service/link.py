@@ -32,7 +32,7 @@ GONE = {
     Reason.ALREADY_SETTLED: said.LostReason.ALREADY_SETTLED,
 }
 # The message was at fault, not the stream: the attempt goes on.
-REJECTS = frozenset({Reason.INVALID_FIELD, Reason.INTERNAL, Reason.ILLEGAL_TRANSITION})
+REJECTS = frozenset({Reason.INVALID_FIELD, Reason.ILLEGAL_TRANSITION})
 
 Key = tuple[str, str]
 
@@ -427,7 +427,7 @@ class Link:
     ) -> None:
         session_id, run_id = pending.key
         # An Accept has no number that could be rejected: a runner that is not told would hold what it did not get.
-        accepting = not pending.message_no and refusal.reason in REJECTS
+        accepting = not pending.message_no and refusal.reason in {*REJECTS, Reason.INTERNAL}
         if refusal.reason in GONE or accepting:
             self._drop(session_id, run_id, pending.attempt_no, GONE.get(refusal.reason, said.LostReason.LEASE_LOST))
         elif refusal.reason in REJECTS:

@@ -111,13 +111,22 @@ class Listed:
     stored: Stored | None
 
 
+FILTERED_SPAN = 20_000
+# As the table's own rule has it.
+LARGEST_BODY = 270_336
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A stretch of a log, with the head and the permission epoch that held when it was read."""
+    """A stretch of a log, with the head and the permission epoch that held when it was read.
+
+    reached: everything up to here was looked at; what was left out for its type is passed as well.
+    """
 
     head_seq: int
     epoch: int
     events: list[tuple[int, str, bytes]]
+    reached: int
 
 
 async def session_read(conn: Connection, session_ids: Sequence[str]) -> dict[str, Stored]:
@@ -195,13 +204,16 @@ class Sessions:
         session_id: str,
         after: int,
         *,
-        through: int = 2**62,
         types: Sequence[str] = (),
         count: int,
         size: int,
         deadline: float | None = None,
     ) -> Page | None:
-        """At most `count` events and about `size` bytes after `after`; None where the workspace has no such Session."""
+        """At most `count` events and about `size` bytes after `after`; None where the workspace has no such Session.
+
+        With `types`, one page looks at FILTERED_SPAN events at most: a rare type in a long log holds no connection.
+        """
+        through = after + FILTERED_SPAN if types else 2**62
         params = {
             "id": session_id,
             "ws": workspace_id,
@@ -214,7 +226,12 @@ class Sessions:
         rows = await self._db.read("event_list", EVENT_LIST, params, deadline=deadline)
         if not rows:
             return None
-        return Page(rows[0][0], rows[0][1], [(row[2], row[3], row[4]) for row in rows if row[2] is not None])
+        head_seq, epoch = rows[0][:2]
+        events = [(row[2], row[3], row[4]) for row in rows if row[2] is not None]
+        # Neither bound was met, so nothing up to `through` is left.
+        whole = len(events) < count and sum(len(event[2]) for event in events) + LARGEST_BODY <= size
+        reached = max(after, min(through, head_seq)) if whole or not events else events[-1][0]
+        return Page(head_seq, epoch, events, reached)
 
     async def conversation(
         self,

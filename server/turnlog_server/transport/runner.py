@@ -5,7 +5,7 @@ import asyncio
 from turnlog.runner.v1 import runner_service_pb2 as pb
 
 from turnlog_server.domain import fleet as said
-from turnlog_server.domain.refusals import Refusal
+from turnlog_server.domain.refusals import Reason, Refusal
 from turnlog_server.service.context import CallContext
 from turnlog_server.service.fleet import Fleet
 from turnlog_server.service.link import Link
@@ -13,6 +13,9 @@ from turnlog_server.service.operators import Operators
 from turnlog_server.transport.adapter import Stream
 from turnlog_server.wire import pages
 from turnlog_server.wire import runner as wire
+
+# Nothing is known of a stream before its Hello, and nothing ends it: whoever opens many of them says no more.
+HELLO_SECONDS = 30.0
 
 
 class RunnerServicer:
@@ -23,7 +26,13 @@ class RunnerServicer:
         self._operators = operators
 
     async def Connect(self, ctx: CallContext, stream: Stream) -> None:
-        first = await stream.read()
+        try:
+            async with asyncio.timeout(HELLO_SECONDS):
+                first = await stream.read()
+        except TimeoutError:
+            raise Refusal(
+                Reason.DEADLINE_EXCEEDED, f"No Hello came within {HELLO_SECONDS:g} seconds: say it first."
+            ) from None
         if first is None:
             return
         hello, held = wire.hello(first)  # type: ignore[arg-type]

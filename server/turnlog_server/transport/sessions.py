@@ -1,6 +1,7 @@
 """SessionService, EventService, RunService and RequestService: unwrap, call, wrap."""
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 from turnlog.v1 import event_service_pb2 as events_pb
 from turnlog.v1 import request_service_pb2 as requests_pb
@@ -108,28 +109,29 @@ class EventServicer:
         )
 
     async def ListEvents(self, ctx: CallContext, request: events_pb.ListEventsRequest) -> events_pb.ListEventsResponse:
-        window = pages.window(request, default=limits.LIST_EVENTS_DEFAULT, maximum=limits.LIST_EVENTS_MAXIMUM)
+        window = pages.window(request, int, default=limits.LIST_EVENTS_DEFAULT, maximum=limits.LIST_EVENTS_MAXIMUM)
         after = int(window.after[0]) if window.after else wire_inbound.cursor(request.after_seq)
         types = wire_inbound.known_types(list(request.types))
         page = await self._events.page(ctx, request.session_id, after, types, window.size)
-        last = page.events[-1][0] if page.events else page.head_seq
         return events_pb.ListEventsResponse(
             session_id=request.session_id,
             events=parse_events([body for _, _, body in page.events]),
-            next_page_token=pages.token(request, (last,)) if page.events and last < page.head_seq else "",
+            next_page_token=pages.token(request, (page.reached,)) if page.reached < page.head_seq else "",
             head_seq=page.head_seq,
         )
 
     async def FollowEvents(self, ctx: CallContext, request: events_pb.FollowEventsRequest) -> AsyncIterator[bytes]:
         after, options = wire_inbound.cursor(request.after_seq), wire_inbound.follow_options(request)
-        async for frame in self._events.follow(ctx, request.session_id, after, options):
-            yield frame
+        async with aclosing(self._events.follow(ctx, request.session_id, after, options)) as frames:
+            async for frame in frames:
+                yield frame
 
     async def FollowSessions(self, ctx: CallContext, request: events_pb.FollowSessionsRequest) -> AsyncIterator[bytes]:
         places = [(place.session_id, wire_inbound.cursor(place.after_seq)) for place in request.sessions]
         options = wire_inbound.follow_options(request)
-        async for session_id, frame in self._events.follow_many(ctx, places, options):
-            yield of_session(frame, session_id)
+        async with aclosing(self._events.follow_many(ctx, places, options)) as frames:
+            async for session_id, frame in frames:
+                yield of_session(frame, session_id)
 
 
 class RunServicer:

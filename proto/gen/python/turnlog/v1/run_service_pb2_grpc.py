@@ -83,7 +83,8 @@ class RunServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CancelRun(self, request, context):
-        """Cancels one Run, in whatever state it is; the Session stays open. A running attempt gets its grace.
+        """Cancels one Run, in whatever state it is; the Session stays open. A running attempt gets its grace. A Run that was
+        told to stop before ends as it was told first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -3648,7 +3648,7 @@ class ListEventsResponse(betterproto2.Message):
 
     next_page_token: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Where the next page starts. Empty at the head.
+    Where the next page starts. Empty at the head. A page with `types` may be short, or empty, and not be the last.
     """
 
     head_seq: "int" = betterproto2.field(4, betterproto2.TYPE_UINT64)
