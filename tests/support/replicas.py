@@ -285,6 +285,11 @@ async def live_replica(
             await process.wait()
 
 
+def _tail(log: Path) -> str:
+    """What it said last."""
+    return log.read_text()[-3000:]
+
+
 async def _serving(process: asyncio.subprocess.Process, log: Path) -> str:
     """Where it listens, once its health says SERVING."""
     async with asyncio.timeout(60):
@@ -292,14 +297,14 @@ async def _serving(process: asyncio.subprocess.Process, log: Path) -> str:
         while not address:
             address = _logged(log, "listening").get("address", "")
             if process.returncode is not None:
-                raise AssertionError("the server ended: " + log.read_text()[-3000:])
+                raise AssertionError("the server ended: " + _tail(log))
             await asyncio.sleep(0.02)
         async with grpc.aio.insecure_channel(address) as channel:
             watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
             async for update in watch:
                 if update.status == health_pb2.HealthCheckResponse.SERVING:
                     return address
-    raise AssertionError("the server never served: " + log.read_text()[-3000:])
+    raise AssertionError("the server never served: " + _tail(log))
 
 
 def _logged(log: Path, message: str) -> dict[str, Any]:
