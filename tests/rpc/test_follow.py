@@ -104,6 +104,22 @@ async def test_a_list_and_a_follow_tell_the_same(space: Space) -> None:
 
 
 @pytest.mark.rule("R41")
+async def test_a_filtered_follow_is_told_when_it_caught_up(space: Space) -> None:
+    """Also where others follow already, and nothing of what it asked for is in what it missed."""
+    session_id = (await space.session("hello")).session.session_id
+    head = (await space.get(session_id)).head_seq
+    whole = space.rpc.stream("FollowEvents", session_id=session_id)
+    await whole.until("caught_up")
+    for after in range(head + 1):
+        follow = space.rpc.stream("FollowEvents", session_id=session_id, after_seq=after, types=["agent.message"])
+        assert await follow.until("caught_up") == []
+        assert follow.frames[-1].caught_up.seq == head
+        assert len(follow.frames) <= 2
+        follow.cancel()
+    whole.cancel()
+
+
+@pytest.mark.rule("R41")
 @pytest.mark.case(24, 34)
 async def test_a_filtered_follow_moves_its_cursor_while_others_are_written(space: Space) -> None:
     """Nothing of what it asked for comes for a while, and yet it gets cursors to resume from, however busy the log."""

@@ -143,7 +143,8 @@ class Cursor:
             entries = ring.after(self.seq)
             if entries:
                 self._deliver(entries, frames, shared=True)
-            elif not self._caught_up:
+            # Said at the ring's end, and not when nothing new was found there: something may be new every time.
+            if not self.ended and not self._caught_up:
                 self._caught_up = True
                 frames.append(self._frames.caught_up(self.seq))
         if self._over_at is not None and self.seq >= self._over_at and not self.ended and self._waits:
