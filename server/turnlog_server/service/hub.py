@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
 import structlog
 
@@ -81,9 +82,10 @@ class Ring:
         return self.last >= 0 and self.first <= cursor + 1 <= self.last + 1
 
     def after(self, cursor: int) -> list[Entry]:
-        """What follows a cursor that the ring covers."""
-        skip = cursor + 1 - self.first
-        return [entry for index, entry in enumerate(self.entries) if index >= skip]
+        """What follows a cursor that the ring covers: little, mostly, so it is taken from the end."""
+        newest = list(islice(reversed(self.entries), self.last - cursor))
+        newest.reverse()
+        return newest
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Appends what is contiguous. What is known already is skipped; a gap empties the ring first."""
