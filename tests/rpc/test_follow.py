@@ -106,10 +106,10 @@ async def test_a_list_and_a_follow_tell_the_same(space: Space) -> None:
 @pytest.mark.rule("R41")
 async def test_a_filtered_follow_is_told_when_it_caught_up(space: Space) -> None:
     """Also where others follow already, and nothing of what it asked for is in what it missed."""
-    session_id = (await space.session("hello")).session.session_id
-    head = (await space.get(session_id)).head_seq
+    session_id = (await space.session()).session.session_id
     whole = space.rpc.stream("FollowEvents", session_id=session_id)
     await whole.until("caught_up")
+    head = [(await space.interrupt(session_id)).seq for _ in range(3)][-1]
     for after in range(head + 1):
         follow = space.rpc.stream("FollowEvents", session_id=session_id, after_seq=after, types=["agent.message"])
         assert await follow.until("caught_up") == []
