@@ -34,6 +34,7 @@ class Runner:
         self._call = stub(metadata=(("authorization", f"Bearer {world.runner_key}"),))
         self.offers: list[fleet.Offer] = []
         self._numbers: dict[str, int] = {}
+        self._writing = asyncio.Lock()
         self._beating: asyncio.Task[None] | None = None
         event = fleet.RunnerEvent()
         event.agent_message.parts.add(text=KILOBYTE)
@@ -79,7 +80,7 @@ class Runner:
             for offer in self.offers:
                 await room.acquire()
                 sent += 1
-                await self._call.write(self._message(offer))
+                await self._write(self._message(offer))
         done.set()
         if acked == sent:
             hearing.cancel()
@@ -88,7 +89,7 @@ class Runner:
 
     async def append_once(self) -> None:
         """One message, acknowledged."""
-        await self._call.write(self._message(self.offers[0]))
+        await self._write(self._message(self.offers[0]))
         await self._expect("ack")
 
     async def _beat(self) -> None:
@@ -117,8 +118,13 @@ class Runner:
         self._events.lease.CopyFrom(self._lease(offer))
         return fleet.ConnectRequest(append=self._events).SerializeToString()
 
+    async def _write(self, raw: bytes) -> None:
+        # A heartbeat may come while an append is being written, and gRPC takes one at a time.
+        async with self._writing:
+            await self._call.write(raw)
+
     async def _send(self, **message: Any) -> None:
-        await self._call.write(fleet.ConnectRequest(**message).SerializeToString())
+        await self._write(fleet.ConnectRequest(**message).SerializeToString())
 
     async def _expect(self, kind: str) -> Any:
         while True:
