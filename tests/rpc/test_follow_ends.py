@@ -153,3 +153,17 @@ async def test_nor_where_it_was_revoked_on_another_replica(space: Space) -> None
             with pytest.raises(Refused) as refused:
                 await follow.events(1)
             assert refused.value.reason == reason
+
+
+async def test_a_burst_of_followers_gets_in(space: Space) -> None:
+    """As after the end of another replica: more at once than gRPC by itself lets wait, and each is served."""
+    session_id = (await space.session()).session.session_id
+    follows = [rpc.stream("FollowEvents", session_id=session_id) for rpc in _connections(space, 4) for _ in range(800)]
+    for follow in follows:
+        await follow.until("caught_up")
+    for follow in follows:
+        follow.cancel()
+
+
+def _connections(space: Space, count: int) -> list[Rpc]:
+    return [space.live.rpc(space.key) for _ in range(count)]

@@ -30,6 +30,10 @@ OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.http2.max_pings_without_data", 0),
+    # Of calls that came in one burst and are not looked at yet gRPC cancels some beyond 1000, and all beyond 3000,
+    # without a word of ours: thousands of followers come back at once when a replica went away.
+    ("grpc.server.max_pending_requests", 1_000_000),
+    ("grpc.server.max_pending_requests_hard_limit", 1_000_000),
     # A second server on the same port is a mistake, and must not get half of the connections.
     ("grpc.so_reuseport", 0),
 )

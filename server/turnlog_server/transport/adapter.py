@@ -88,7 +88,7 @@ class Stream:
 
     async def write(self, raw: bytes) -> None:
         """Sends one message."""
-        await self._context.write(raw)
+        await _write(self._context, raw)
 
 
 class Adapter:
@@ -209,7 +209,7 @@ class Adapter:
     async def _send(self, context: Context, frame: bytes) -> None:
         try:
             async with asyncio.timeout(limits.FOLLOWER_STALL_SECONDS):
-                await context.write(frame)
+                await _write(context, frame)
         except TimeoutError:
             self._observer.follower_stalled()
             raise Refusal(
@@ -271,6 +271,14 @@ class Adapter:
         self._observer.request(method.name, code.name, seconds)
         context.set_trailing_metadata(((DETAILS_KEY, status.SerializeToString()),))
         await context.abort(code, status.message)
+
+
+async def _write(context: Context, raw: bytes) -> None:
+    try:
+        await context.write(raw)
+    except grpc.aio.InternalError:
+        # The other side left while this was on its way: gRPC is about to cancel the call, and it ends as if it had.
+        raise asyncio.CancelledError from None
 
 
 def _with_request(ctx: CallContext, request: Message) -> CallContext:
