@@ -10,6 +10,7 @@ import pytest
 from turnlog.runner.v1 import runner_service_pb2
 from turnlog.v1 import event_service_pb2
 from turnlog_server.domain.access import Caller, Role
+from turnlog_server.domain.credentials import credential_invalid
 from turnlog_server.service.epochs import Epochs
 from turnlog_server.transport import adapter as transport
 from turnlog_server.transport.adapter import Adapter
@@ -28,6 +29,12 @@ class Gone:
         return "ipv4:127.0.0.1:1"
 
     async def write(self, raw: bytes) -> None:
+        raise grpc.aio.InternalError("the batch failed")
+
+    def set_trailing_metadata(self, metadata: Any) -> None:
+        pass
+
+    async def abort(self, code: Any, message: str) -> None:
         raise grpc.aio.InternalError("the batch failed")
 
 
@@ -75,3 +82,17 @@ async def test_a_caller_that_leaves_in_the_middle_of_a_frame_is_no_fault_of_ours
     with pytest.raises(asyncio.CancelledError):
         await handle(request, Gone())  # type: ignore[misc]
     assert observer.codes == ["CANCELLED"]
+
+
+async def test_nor_is_one_that_left_before_it_was_refused() -> None:
+    async def nobody(*_: Any, **__: Any) -> Caller:
+        raise credential_invalid()
+
+    observer: Any = Observer()
+    authenticator: Any = SimpleNamespace(authenticate=nobody)
+    service = event_service_pb2.DESCRIPTOR.services_by_name["EventService"]
+    servicer = SimpleNamespace(**{method.name: nobody for method in service.methods})
+    ((_, handlers),) = Adapter(authenticator, Epochs(), observer).handlers({service: servicer})
+    for handle in (handlers["ListEvents"].unary_unary, handlers["FollowEvents"].unary_stream):
+        with pytest.raises(asyncio.CancelledError):
+            await handle(b"", Gone())  # type: ignore[misc]

@@ -270,7 +270,11 @@ class Adapter:
             self._observer.auth_refused(refusal.reason.value)
         self._observer.request(method.name, code.name, seconds)
         context.set_trailing_metadata(((DETAILS_KEY, status.SerializeToString()),))
-        await context.abort(code, status.message)
+        try:
+            await context.abort(code, status.message)
+        except grpc.aio.InternalError:
+            # Nobody is there to be told.
+            raise asyncio.CancelledError from None
 
 
 async def _write(context: Context, raw: bytes) -> None:
