@@ -20,8 +20,11 @@ PYTHON ?= $(firstword $(foreach name,python3.13 python3.12 python3.11 python3 py
 run: $(VENV)/.has-server
 	@exec $(BIN)/turnlog-server dev --with-runner $(ARGS)
 
+# Most of a test is waiting for processes, so more run at once than there are cores. A file stays in one worker.
+WORKERS ?= 4
+
 test: $(VENV)/.has-dev
-	@exec $(BIN)/python -m pytest $(ARGS)
+	@exec $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 lint: $(VENV)/.has-dev
 	$(BIN)/ruff check .
