@@ -79,8 +79,9 @@ class Door:
                 port = self.server.add_secure_port(listen, files.credentials())
         except RuntimeError:
             raise SettingsError(
-                f"{listen} cannot be listened on: another program may have that port, or this machine does not have "
-                "that address. Choose another by --listen; port 0 takes a free one."
+                f"{listen} cannot be listened on: another program may have that port, such as a Turnlog that runs "
+                "already, or this machine does not have that address. Choose another by --listen; port 0 takes a free "
+                "one."
             ) from None
         self.address = listen if listen.startswith("unix:") else f"{listen.rpartition(':')[0]}:{port}"
         await self.server.start()

@@ -86,7 +86,7 @@ def next_step(error: TurnlogError, address: str) -> str:
     if isinstance(error, OutcomeUnknown) and error.request_id:
         return f"Repeat it with --request-id {error.request_id}: it will be done once"
     if error.code is StatusCode.UNAVAILABLE and not error.reason:
-        return f"Is the server running at {address}? turnlog-server dev starts one"
+        return f"Is the server running at {address}? turnlog-server dev starts one; to one with TLS: --tls-ca CA.pem"
     if error.code is StatusCode.UNAUTHENTICATED and not error.reason:
         return _NEXT["CREDENTIAL_INVALID"]
     return _NEXT.get(error.reason, "")

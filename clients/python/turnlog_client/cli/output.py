@@ -133,7 +133,9 @@ class Output:
             return
         self.stderr.print(Text.assemble(("error: ", "bold red"), clean(error.message)))
         for violation in error.field_violations[:20]:
-            self.stderr.print(Text(f"  {clean(violation.field)}: {clean(violation.description)}"))
+            told = f"{violation.field}: {violation.description}"
+            if told != error.message:
+                self.stderr.print(Text(f"  {clean(told)}"))
         if error.reason:
             known = " ".join(f"{key}={value}" for key, value in sorted(error.metadata.items()))
             self.stderr.print(Text(clean(f"  {error.reason} {known}"), "dim"))

@@ -28,7 +28,10 @@ def start(
     cli: Cli,
     harness: Annotated[
         list[str],
-        typer.Option(help="PROFILE=COMMAND, the harness profile and how to start it; COMMAND `echo` is built in."),
+        typer.Option(
+            help="PROFILE=COMMAND, the harness profile and how to start it, with full paths: it runs in a folder of "
+            "its own. COMMAND `echo` is built in."
+        ),
     ],
     pool: Annotated[list[str] | None, typer.Option(help="A pool to claim from; `default` if left out.")] = None,
     capacity: Annotated[int, typer.Option(min=1, help="How many Runs at once.")] = 4,

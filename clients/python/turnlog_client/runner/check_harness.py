@@ -215,7 +215,8 @@ class _Checker:
         seen = await self._converse("All work and no play. " * (_LARGE_BYTES // 22))
         self._must_settle(
             seen,
-            f"Read lines of up to {limits.MAX_START_BYTES >> 20} MiB, whatever the default of your line reader is.",
+            f"Read lines of up to {limits.MAX_START_BYTES >> 20} MiB, whatever the default of your line reader is, and "
+            "wait until all is written before you exit: process.exit() in Node does not.",
         )
         return f"a message of {_LARGE_BYTES >> 20} MiB"
 
