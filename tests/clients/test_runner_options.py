@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from turnlog_client.cli.runner import harness_commands
 from turnlog_client.runner.events import EventError, runner_event
 from turnlog_client.runner.folder import RunnerFolder
 from turnlog_client.runner.logs import About, JsonFormatter, TextFormatter
@@ -39,6 +40,16 @@ def test_what_is_left_out_has_a_meaning() -> None:
     assert made.served_pools == ["x", "y"]
     assert options().served_pools == ["default"]
     assert options().shown_name
+
+
+def test_a_harness_is_found_where_the_command_was_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "my harness.mjs").touch()
+    monkeypatch.chdir(tmp_path / "here")
+    assert harness_commands(["echo=echo", "node=node '../my harness.mjs' --fast"]) == {
+        "echo": "echo",
+        "node": ("node", f"{tmp_path}/my harness.mjs", "--fast"),
+    }
 
 
 def test_the_key_is_not_printed() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,9 @@ from turnlog_client.cli.exits import Exit
 from turnlog_client.cli.options import Limit, RequestId, duration, page_size, pairs
 from turnlog_client.errors import InvalidRequest
 from turnlog_client.messages.turnlog.runner import v1 as runner_v1
+
+if TYPE_CHECKING:
+    from turnlog_client.runner.options import Command
 
 app = typer.Typer(no_args_is_help=True, help="Runners: what executes Runs.")
 
@@ -28,10 +31,7 @@ def start(
     cli: Cli,
     harness: Annotated[
         list[str],
-        typer.Option(
-            help="PROFILE=COMMAND, the harness profile and how to start it, with full paths: it runs in a folder of "
-            "its own. COMMAND `echo` is built in."
-        ),
+        typer.Option(help="PROFILE=COMMAND, the harness profile and how to start it. COMMAND `echo` is built in."),
     ],
     pool: Annotated[list[str] | None, typer.Option(help="A pool to claim from; `default` if left out.")] = None,
     capacity: Annotated[int, typer.Option(min=1, help="How many Runs at once.")] = 4,
@@ -58,10 +58,7 @@ def start(
             address=client.profile.address,
             key="" if key_file else client.profile.key,
             key_file=key_file,
-            harnesses={
-                profile: "echo" if line == "echo" else tuple(shlex.split(line))
-                for profile, line in pairs(harness, "--harness").items()
-            },
+            harnesses=harness_commands(harness),
             data_dir=data_dir,
             work_dir=work_dir,
             pools=tuple(pool or ()),
@@ -129,6 +126,16 @@ def check_harness(
         for note in report.notes:
             cli.out.note(note)
     return Exit.OK if report.passed else Exit.FAILED
+
+
+def harness_commands(texts: list[str]) -> dict[str, Command]:
+    """What `--harness` says. Files in it are those of the current folder: a harness runs in a folder of its own."""
+    from turnlog_client.runner.command import resolve_command
+
+    return {
+        profile: "echo" if line == "echo" else tuple(resolve_command(shlex.split(line), Path.cwd()))
+        for profile, line in pairs(texts, "--harness").items()
+    }
 
 
 def _path(path: str | Path | None) -> Path | None:
