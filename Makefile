@@ -3,6 +3,7 @@
 #   make run        a server with a database and a runner, to try it out
 #   make test       all tests; those whose tool is not here are listed as skipped
 #   make lint       style, types, import contracts, the contract, generated code and docs
+#   make bench      how fast it is, as ratios; needs Go, about five minutes, and a machine that does nothing else
 #   make generate   the Python that is committed beside the contract, the docs made from the code
 #
 # ARGS goes to the command: make run ARGS="--listen 127.0.0.1:8000", make test ARGS="-k lane".
@@ -14,7 +15,7 @@ RECENT := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(firstword $(foreach name,python3.13 python3.12 python3.11 python3 python, \
             $(shell $(name) -c '$(RECENT)' 2>/dev/null && echo $(name))))
 
-.PHONY: run test lint generate
+.PHONY: run test lint bench generate
 .SUFFIXES:
 
 run: $(VENV)/.has-server
@@ -33,6 +34,9 @@ lint: $(VENV)/.has-dev
 	$(BIN)/buf lint
 	$(BIN)/python proto/generate.py --check
 	$(BIN)/python docs/generate.py --check
+
+bench: $(VENV)/.has-dev
+	@exec $(BIN)/python bench/run.py $(ARGS)
 
 generate: $(VENV)/.has-dev
 	$(BIN)/python proto/generate.py

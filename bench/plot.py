@@ -1,5 +1,6 @@
 """The picture of a run: throughput and latency against concurrency, and how the lines stand to their gates."""
 
+import math
 import statistics
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,10 @@ SERIES = {
 def draw(found: dict[str, Any], to: Path) -> None:
     """One file."""
     plt.rcParams.update({"font.size": 10, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": FAINT})
-    figure, axes = plt.subplot_mosaic(
-        [["rates", "delays"], ["lines", "lines"]], figsize=(12.5, 9.5), height_ratios=(1, 1), layout="constrained"
-    )
-    figure.get_layout_engine().set(w_pad=0.15, h_pad=0.12, rect=(0, 0.035, 1, 0.93))
+    figure = plt.figure(figsize=(12.5, 9.5), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.12, rect=(0, 0.035, 1, 0.92))
+    upper, lower = figure.subfigures(2, 1)
+    axes = dict(zip(("rates", "delays"), upper.subplots(1, 2), strict=True)) | {"lines": lower.subplots()}
     for key, (label, colour) in SERIES.items():
         _series(axes["rates"], found, key, "rate", label, colour)
         _series(axes["delays"], found, key, "p50", label, colour, ends="p99")
@@ -54,7 +55,8 @@ def draw(found: dict[str, Any], to: Path) -> None:
 
 def _values(found: dict[str, Any], key: str, what: str) -> list[list[float]]:
     """For each concurrency, the values of all repetitions."""
-    return [[r["curve"][key][at][what] for r in found["repetitions"]] for at in range(len(CURVE))]
+    # A window in which nothing was answered has no latency.
+    return [[r["curve"][key][at][what] or math.nan for r in found["repetitions"]] for at in range(len(CURVE))]
 
 
 def _series(axes: Any, found: dict[str, Any], key: str, what: str, label: str, colour: str, ends: str = "") -> None:

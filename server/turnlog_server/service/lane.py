@@ -34,7 +34,8 @@ from turnlog_server.store.log import RequestRow, SessionWrite
 from turnlog_server.store.writer import LogWriter, Outcome
 
 LINGER_SECONDS = 0.002
-LINGER_COMMANDS = 64
+# Fewer than are usually in flight under load: while one batch is at the database, the next one arrives.
+LINGER_COMMANDS = 32
 REMEMBERED_SESSIONS = 20_000
 MAX_ROUNDS = 40
 GIVE_UP_SECONDS = 5.0
