@@ -10,7 +10,7 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
-from support.server_process import NOT_SERVING, SERVING, channel, health, ran, server, until_health
+from support.server_process import NOT_SERVING, SERVING, ServerProcess, channel, health, ran, server, until_health
 from support.wire import wire_proxy
 from turnlog.v1 import server_service_pb2, server_service_pb2_grpc
 
@@ -139,6 +139,9 @@ async def test_the_first_workspace_and_key_open_the_server(tmp_path: Path, dsn: 
     code, said = await ran("workspace", "create", "acme", cwd=tmp_path, database_url=dsn)
     assert code == 1
     assert "acme" in said
+    made = await ServerProcess.start("key", "create", "acme", cwd=tmp_path, database_url=dsn)
+    assert await made.ends() == 0
+    assert [line[:4] for line in made.out] == ["tlk_"], "nothing else is in a key file"
     code, said = await ran("key", "create", "acme", "--role", "viewer", "--json", cwd=tmp_path, database_url=dsn)
     assert code == 0
     key = json.loads(said)["key"]

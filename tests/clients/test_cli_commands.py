@@ -194,7 +194,7 @@ async def test_a_refusal_says_what_happened_and_what_to_do(
 
 
 async def test_a_server_that_is_not_there(scripted: ScriptedServer) -> None:
-    done = await turnlog(scripted, "--address", "127.0.0.1:9", "--key", "k", "session", "show", "sess_1", "--json")
+    done = await turnlog(scripted, "--address", "127.0.0.1:9", "--key", "tlk_k", "session", "show", "sess_1", "--json")
     assert done.code == 6
     assert "127.0.0.1:9" in done.error["next"]
 
@@ -230,8 +230,10 @@ async def test_answers_of_changes_are_whole_for_machines(scripted: ScriptedServe
     machine = await turnlog(scripted, *arguments, "--json", "--request-id", "mine")
     assert machine.lines == [{"api_key": {"api_key_id": "key_1", "subject": "prn_1"}, "secret": "tlk_secret"}]
     plain = await turnlog(scripted, *arguments)
-    assert plain.out == "key_1  tlk_secret\n"
-    first, second = scripted.requests("CreateApiKey")
+    assert plain.out == "tlk_secret\n", "a key file"
+    assert "key_1" in plain.err
+    assert "key_1  tlk_secret" in await on_terminal(scripted, *arguments)
+    first, second, _ = scripted.requests("CreateApiKey")
     assert first.request_id == "mine"
     assert second.request_id != "mine"
     assert first.HasField("expire_time")

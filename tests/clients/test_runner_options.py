@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from turnlog_client.cli.runner import harness_commands
+from turnlog_client.runner.daemon import run_runner
 from turnlog_client.runner.events import EventError, runner_event
 from turnlog_client.runner.folder import RunnerFolder
 from turnlog_client.runner.logs import About, JsonFormatter, TextFormatter
@@ -54,6 +55,16 @@ def test_a_harness_is_found_where_the_command_was_typed(tmp_path: Path, monkeypa
 
 def test_the_key_is_not_printed() -> None:
     assert "tlk_secret" not in repr(options(key="tlk_secret", environment={"TOKEN": "tlk_secret"}))
+
+
+@pytest.mark.parametrize("held", ["", "tlk_1 tlk_2", "subject  svc_1\nkey  tlk_1\n"])
+async def test_a_key_file_that_holds_no_key_is_told_at_once(
+    tmp_path: Path, held: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    key_file = tmp_path / "runner.key"
+    key_file.write_text(held)
+    assert await run_runner(options(data_dir=tmp_path / "data", key_file=key_file)) == 2
+    assert [each.message for each in caplog.records] == [f"{key_file} must be one `tlk_…` token and nothing else."]
 
 
 def test_a_folder_keeps_its_id_and_keeps_others_out(tmp_path: Path) -> None:

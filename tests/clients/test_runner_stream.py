@@ -261,14 +261,14 @@ async def test_a_refused_key_is_read_again(
     fleet: ScriptedFleet, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     key_file = tmp_path / "key"
-    key_file.write_text("old\n")
+    key_file.write_text("tlk_old\n")
     async with running_runner(fleet.address, tmp_path / "runner", key="", key_file=key_file):
         stream = await fleet.stream()
-        assert stream.metadata["authorization"] == "Bearer old"
-        key_file.write_text("new\n")
+        assert stream.metadata["authorization"] == "Bearer tlk_old"
+        key_file.write_text("tlk_new\n")
         stream.end(grpc.StatusCode.UNAUTHENTICATED, "The key was revoked.")
         again = await fleet.stream()
-        assert again.metadata["authorization"] == "Bearer new"
+        assert again.metadata["authorization"] == "Bearer tlk_new"
     assert any(
         each.levelno == logging.ERROR and "refuses this runner: UNAUTHENTICATED: The key was revoked." in each.message
         for each in caplog.records

@@ -60,6 +60,11 @@ def test_the_users_own_profile_comes_last(tmp_path: Path) -> None:
     assert near.address == "127.0.0.1:7777"
 
 
+def test_what_is_not_one_key_is_refused() -> None:
+    with pytest.raises(ProfileError, match="must be one `tlk_…` token"):
+        Turnlog.connect("127.0.0.1:7777", "tlk_1\n")
+
+
 @pytest.mark.skipif(os.name != "posix", reason="no such permissions")
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])
 def test_a_profile_that_others_can_read_is_refused_with_what_to_do(tmp_path: Path, mode: int) -> None:

@@ -11,7 +11,7 @@ from typing import Self
 from turnlog_client.calls import Caller, Sleep
 from turnlog_client.channel import Tls, open_channel
 from turnlog_client.events import Events
-from turnlog_client.profile import Profile, ProfileError, find_profile
+from turnlog_client.profile import Profile, ProfileError, find_profile, is_key
 from turnlog_client.server import Server
 from turnlog_client.services import Access, Agents, Requests, Runners, Runs
 from turnlog_client.sessions import Sessions
@@ -69,6 +69,10 @@ class Turnlog:
         attempts. Raises ProfileError.
         """
         found = settle(address, key, profile)
+        if found.key and not is_key(found.key):
+            raise ProfileError(
+                "The key that was given (--key, TURNLOG_KEY or the profile) must be one `tlk_…` token and nothing else."
+            )
         if tls is None and found.ca_file:
             tls = Tls(ca_file=found.ca_file)
         return cls(found, tls, api_version, timeout, patience, sleep)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from pathlib import Path
 from turnlog_client.errors import TurnlogError
 
 NAME = Path(".turnlog", "profile.json")
+
+_KEY = re.compile(r"tlk_[0-9A-Za-z_]+")
 
 
 class ProfileError(TurnlogError):
@@ -32,6 +35,11 @@ class Profile:
     workspace_id: str = ""
     agent_deployment_id: str = ""
     ca_file: Path | None = None
+
+
+def is_key(text: str) -> bool:
+    """Whether the text is one API key and nothing else. gRPC would refuse other text without a word about the key."""
+    return _KEY.fullmatch(text) is not None
 
 
 def find_profile(

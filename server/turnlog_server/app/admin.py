@@ -1,6 +1,7 @@
 """`turnlog-server workspace …` and `turnlog-server key …`: what nobody can do over gRPC before there is a key."""
 
 import json
+import sys
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -166,6 +167,11 @@ def _answer(answer: dict[str, str], as_json: bool) -> None:
     if as_json:
         print(json.dumps(answer))
         return
-    for name, value in answer.items():
-        print(f"{name:<14} {value}")
-    print("The key is shown this once: keep it where only its user can read it.")
+    shown = dict(answer)
+    # The key alone where no person reads: `turnlog-server key create … > FILE` makes a key file.
+    beside = not sys.stdout.isatty()
+    if beside:
+        print(shown.pop("key"))
+    for name, value in shown.items():
+        typer.echo(f"{name:<14} {value}", err=beside)
+    typer.echo("The key is shown this once: keep it where only its user can read it.", err=beside)

@@ -215,6 +215,8 @@ async def show_pool(cli: Cli, name: Annotated[str, typer.Argument(metavar="NAME"
 
 def _show_secret(cli: Cli, answer: v1.CreateApiKeyResponse | v1.RotateApiKeyResponse) -> None:
     made = answer.api_key or v1.ApiKey()
-    cli.out.answer(answer, f"{made.api_key_id}  {answer.secret or 'made before; its secret is not kept'}")
+    said = f"{made.api_key_id}  {answer.secret or 'made before; its secret is not kept'}"
+    # The secret alone where no person reads: `turnlog key create … > FILE` makes a key file.
+    cli.out.answer(answer, said, made=answer.secret)
     if answer.secret:
-        cli.out.note("Keep the secret now: it is not shown again.")
+        cli.out.note(f"Keep the secret of {made.api_key_id} now: it is not shown again.")

@@ -66,7 +66,8 @@ class Output:
     def answer(self, message: betterproto2.Message, said: str = "", *, made: str = "") -> None:
         """The answer of a call that changed something: whole for machines, `said` for people.
 
-        made: the id of what was made, which is all that is said where no person reads: `X=$(turnlog … create)`.
+        made: the id of what was made, or a key, which is all that is said where no person reads:
+        `X=$(turnlog … create)`.
         """
         if self.as_json:
             self.line(as_dict(message))

@@ -1,6 +1,7 @@
 """The runner daemon: claims Runs, executes them in harnesses, reports and settles, and never goes away by itself."""
 
 import asyncio
+import contextlib
 import logging
 import secrets
 import signal
@@ -29,6 +30,9 @@ async def run_runner(options: RunnerOptions) -> int:
     """Runs a runner until it is told to go. Returns its exit code: 0 when it went as told, 1 when it was refused and
     `exit_when_refused` is set, 2 when it cannot start."""
     try:
+        # One that cannot be read yet may come; what is no key is a mistake to mend now.
+        with contextlib.suppress(OSError):
+            options.read_key()
         folder = RunnerFolder(options.data_dir, options.work_dir)
     except OptionsError as error:
         log.error("%s", error)

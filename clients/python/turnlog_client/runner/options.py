@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from turnlog_client.channel import Tls
+from turnlog_client.profile import is_key
 
 Command = Literal["echo"] | Sequence[str]
 """How a harness profile is served: by the built-in echo, or by a command as argv."""
@@ -118,5 +119,8 @@ class RunnerOptions:
         return (self.display_name or socket.gethostname())[:200]
 
     def read_key(self) -> str:
-        """The API key as it now is. Raises OSError when its file cannot be read."""
-        return self.key_file.read_text().strip() if self.key_file else self.key
+        """The API key as it now is. Raises OSError when its file cannot be read, OptionsError when it holds no key."""
+        key = self.key_file.read_text().strip() if self.key_file else self.key
+        if not is_key(key) and (key or self.key_file):
+            raise OptionsError(f"{self.key_file or 'The key'} must be one `tlk_…` token and nothing else.")
+        return key
