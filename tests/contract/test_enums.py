@@ -62,7 +62,7 @@ def test_both_ways_and_all_values(contract, domain):
         found[0].value(max(numbers) + 1)
 
 
-@pytest.mark.parametrize(("contract", "mapping"), ASKED.items(), ids=str)
+@pytest.mark.parametrize(("contract", "mapping"), ASKED.items(), ids=["if busy", "until", "outcome"])
 def test_every_value_of_a_request_means_something(contract, mapping):
     meant, first = mapping
     assert set(meant) == {number for number in contract.values() if number >= first}
