@@ -82,7 +82,17 @@ async def test_a_bad_harness_is_told_what_to_mend(
 
 async def test_no_ready_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "READY_SECONDS", 0.2)
-    assert "flush stdout" in failed(await checked(RAW, "time.sleep(1000)"))["simple turn"]
+    report = await checked(RAW, "time.sleep(1000)")
+    assert "flush stdout" in failed(report)["simple turn"]
+    assert len(report.checks) == 1, "the others would wait as long"
+    assert "left out" in report.notes[-1]
+
+
+async def test_what_a_harness_that_does_not_start_says_is_shown_once() -> None:
+    lines: list[str] = []
+    report = await checked("raise SystemExit('no such model')", lines=lines)
+    assert not report.passed
+    assert sum("no such model" in line for line in lines) == 1
 
 
 async def test_a_reader_with_a_short_line_limit_is_told() -> None:

@@ -121,6 +121,10 @@ async def check_harness(
         on_line(f"{'ok  ' if check.passed else 'FAIL'} {name}: {detail} ({check.seconds:.1f} s)")
         if mend:
             on_line(f"     to mend: {mend}")
+            if not checker.was_ready:
+                # The others would wait as long, or die of the same.
+                checker.notes.append("The other checks are left out: they need a harness that gets ready.")
+                break
     notes = tuple(checker.notes)
     for note in notes:
         on_line(f"note {note}")
@@ -137,6 +141,8 @@ class _Checker:
         self._turn_seconds = turn_seconds
         self._env = env
         self.notes: list[str] = []
+        self.was_ready = False
+        """Whether the harness said ready in the last conversation."""
 
     def conversations(self) -> list[tuple[str, Callable[[], Awaitable[str]]]]:
         return [
@@ -164,7 +170,7 @@ class _Checker:
         seen = await self._converse(
             self._message, after_ready=lambda run: run.interrupt("check"), patience=INTERRUPT_SECONDS
         )
-        if seen.timed_out:
+        if seen.timed_out == "settle":
             raise _Wrong(
                 f"did not settle within {INTERRUPT_SECONDS:.0f} s of an interrupt",
                 "Read stdin while the turn goes on, and settle soon after an interrupt. With the Python library: look "
@@ -189,7 +195,7 @@ class _Checker:
                 "Exit soon after a cancel. With the Python library: let asyncio.CancelledError pass, and do long work "
                 "in asyncio.to_thread.",
             )
-        if isinstance(seen.last, ProtocolError) or seen.timed_out:
+        if isinstance(seen.last, ProtocolError) or seen.timed_out or not self.was_ready:
             self._must_settle(seen)
         self._must_exit(seen)
         return "ended by itself"
@@ -272,6 +278,7 @@ class _Checker:
                 await run.kill(0)
                 await asyncio.gather(*asked, return_exceptions=True)
             seen.stderr = run.stderr_tail
+            self.was_ready = any(isinstance(each, Ready) for each in seen.outputs)
             return seen
 
     async def _send(self, run: HarnessProcess, *messages: dict[str, Any] | None) -> None:
