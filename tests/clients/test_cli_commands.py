@@ -240,6 +240,14 @@ async def test_answers_of_changes_are_whole_for_machines(scripted: ScriptedServe
     assert list(first.runner_pools) == ["gpu"]
 
 
+async def test_nothing_is_deleted_unasked(scripted: ScriptedServer) -> None:
+    scripted.on("DeleteSession", session_service_pb2.DeleteSessionResponse())
+    unasked = await turnlog(scripted, "session", "delete", "sess_1")
+    assert (unasked.code, "--yes" in unasked.err) == (2, True)
+    assert not scripted.requests("DeleteSession")
+    assert (await turnlog(scripted, "session", "delete", "sess_1", "--yes")).out == "sess_1  deleted\n"
+
+
 async def test_publishing_reads_files(scripted: ScriptedServer, tmp_path: Path) -> None:
     scripted.on("PublishAgentVersion", agent_service_pb2.PublishAgentVersionResponse())
     (tmp_path / "told.md").write_text("Be short.\n")

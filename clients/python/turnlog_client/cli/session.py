@@ -275,8 +275,10 @@ async def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     request_id: RequestId = "",
 ) -> None:
-    """Deletes an idle or ended Session for good."""
-    if cli.out.live and sys.stdin.isatty() and not yes:
+    """Deletes an idle or ended Session for good. Asks first; without a terminal to ask on, --yes has to be given."""
+    if not yes:
+        if not (cli.out.live and sys.stdin.isatty()):
+            raise InvalidRequest(f"Nobody can be asked whether to delete {session} for good: say --yes.")
         typer.confirm(f"Delete {session} and its log for good?", abort=True)
     answer = await cli.t.sessions.delete(session, request_id=request_id)
     cli.out.answer(answer, f"{session}  deleted")
