@@ -1,9 +1,12 @@
 """Where settings come from, and what is said of those that cannot be used."""
 
+import sys
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 
 import pytest
 from support.server_process import ran
+from turnlog_server.app.cli import main
 from turnlog_server.app.settings import Settings, SettingsError, is_loopback, reachable
 
 
@@ -100,6 +103,19 @@ def test_durations_reach_the_decisions() -> None:
 def test_addresses(address: str, loopback: bool, shown: str) -> None:
     assert is_loopback(address) is loopback
     assert reachable(address) == shown
+
+
+def test_ctrl_c_while_the_program_is_still_loading_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(MetaPathFinder):
+        def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+            if fullname == "turnlog_server.app.commands":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "turnlog_server.app.commands", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
 
 
 async def test_flags_of_the_commands(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from datetime import timedelta
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ from turnlog.v1 import (
     session_pb2,
     session_service_pb2,
 )
+from turnlog_client.cli import main
 from turnlog_client.cli.app import app
 from turnlog_client.cli.exits import MEANINGS, Exit
 from turnlog_client.cli.options import duration
@@ -238,6 +241,20 @@ async def test_answers_of_changes_are_whole_for_machines(scripted: ScriptedServe
     assert second.request_id != "mine"
     assert first.HasField("expire_time")
     assert list(first.runner_pools) == ["gpu"]
+
+
+def test_ctrl_c_while_the_program_is_still_loading_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(MetaPathFinder):
+        def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+            if fullname == "turnlog_client.cli.app":
+                raise KeyboardInterrupt
+
+    monkeypatch.setenv("GRPC_VERBOSITY", "NONE")
+    monkeypatch.delitem(sys.modules, "turnlog_client.cli.app", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
 
 
 async def test_nothing_is_deleted_unasked(scripted: ScriptedServer) -> None:

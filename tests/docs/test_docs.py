@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer
 from turnlog_client.cli.app import app as turnlog
-from turnlog_server.app.cli import app as turnlog_server
+from turnlog_server.app.commands import app as turnlog_server
 from turnlog_server.app.metrics import Metrics
 from turnlog_server.domain.access import PERMISSIONS
 

@@ -8,6 +8,11 @@ def main() -> None:
     """The program `turnlog`."""
     # gRPC's own remarks about connections would stand between what a person reads. Read when gRPC is imported.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from turnlog_client.cli.app import run
+    try:
+        # The longest part of a short command: Ctrl-C may well come during it.
+        from turnlog_client.cli.app import run
 
-    sys.exit(run(sys.argv[1:]))
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(code)
