@@ -77,7 +77,8 @@ async def test_a_kill_loses_nothing(ground: Path) -> None:
 async def test_two_on_one_folder(ground: Path) -> None:
     async with server(*DEV, cwd=ground) as dev:
         address = await dev.ready()
-        code, said = await ran(*DEV, cwd=ground)
+        # On the same port, too, as `make run` twice: the folder says who it is.
+        code, said = await ran(*DEV, "--listen", address, cwd=ground)
         assert code == 1
         assert f"is in use by process {dev.process.pid}" in said
         assert await health(address) == SERVING

@@ -55,6 +55,7 @@ async def test_a_port_that_is_taken(tmp_path: Path, dsn: str) -> None:
         code, said = await ran("serve", "--listen", address, cwd=tmp_path, database_url=dsn)
         assert code == 1
         assert f"{address} cannot be listened on" in said
+        assert "add_port" not in said, "gRPC's own words"
 
 
 async def test_a_socket_in_the_file_system(tmp_path: Path, dsn: str) -> None:

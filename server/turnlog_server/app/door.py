@@ -1,5 +1,8 @@
 """The gRPC server of a process: its port, what is served before and beside a replica, and how it closes."""
 
+import contextlib
+import errno
+import socket
 from typing import Any, Final
 
 import grpc
@@ -73,11 +76,12 @@ class Door:
         self._settings.require_safe_transport()
         files = CertificateFiles.of(self._settings)
         try:
+            _require_port(listen)
             if files is None:
                 port = self.server.add_insecure_port(listen)
             else:
                 port = self.server.add_secure_port(listen, files.credentials())
-        except RuntimeError:
+        except (RuntimeError, _TakenError):
             raise SettingsError(
                 f"{listen} cannot be listened on: another program may have that port, such as a Turnlog that runs "
                 "already, or this machine does not have that address. Choose another by --listen; port 0 takes a free "
@@ -99,6 +103,27 @@ class Door:
         """No new calls; those in flight get so many seconds. May be called again with fewer."""
         self.health.close()
         await self.server.stop(grace)
+
+
+class _TakenError(Exception):
+    """Somebody listens there."""
+
+
+def _require_port(listen: str) -> None:
+    """Asks before gRPC does, which would write a line of its own. What else may be wrong is left to it."""
+    host, _, port = listen.rpartition(":")
+    if listen.startswith("unix:"):
+        return
+    with contextlib.suppress(OSError):
+        for family, _, _, _, address in socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM):
+            with socket.socket(family) as probe:
+                # As gRPC does: connections that are over do not hold the port.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind(address)
+                except OSError as error:
+                    if error.errno == errno.EADDRINUSE:
+                        raise _TakenError from None
 
 
 class _Gate(grpc.GenericRpcHandler):

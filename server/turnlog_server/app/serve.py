@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 import structlog
 
 from turnlog_server.app.door import Door
+from turnlog_server.app.embedded import require_free
 from turnlog_server.app.keeper import KeptPostgres
 from turnlog_server.app.loop import settle
 from turnlog_server.app.metrics import Endpoint, Metrics
@@ -84,6 +85,9 @@ class Node:
 
     async def _come_up(self) -> None:
         settings = self._settings
+        if settings.dsn is None:
+            # Before the port, of which nobody knows whose it is: the folder's lock knows the process.
+            require_free(settings.data_dir)
         self._door = door = Door(settings)
         await door.open()
         log.info("listening", address=door.address, tls=settings.tls_cert is not None)

@@ -18,7 +18,7 @@ Every start expects that the one before it was killed: at the worst moment, and 
 """
 
 from .processes import EmbeddedError
-from .running import running_dsn
+from .running import require_free, running_dsn
 from .supervisor import EmbeddedPostgres
 
-__all__ = ["EmbeddedError", "EmbeddedPostgres", "running_dsn"]
+__all__ = ["EmbeddedError", "EmbeddedPostgres", "require_free", "running_dsn"]

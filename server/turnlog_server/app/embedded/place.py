@@ -28,11 +28,11 @@ class Place:
     @classmethod
     async def claim(cls, data_root: Path) -> "Place":
         root = _root(data_root)
-        locks = [_lock(root, root)]
+        locks = [folder_lock(root, root)]
         try:
             home = _pointed(root) or root
             if home != root:
-                locks.append(_lock(home, root))
+                locks.append(folder_lock(home, root))
                 _check_not_copied(root, home)
             account = _account(home)
             if not await reaches(account, home):
@@ -43,7 +43,7 @@ class Place:
                         "let that user enter the folders above it, or move the data root to where it can."
                     )
                 home = await _shelter(root, account)
-                locks.append(_lock(home, root))
+                locks.append(folder_lock(home, root))
             return cls(root, home, account, tuple(locks))
         except BaseException:
             _unlock(locks)
@@ -105,7 +105,8 @@ def _root(data_root: Path) -> Path:
     return root.resolve()
 
 
-def _lock(folder: Path, root: Path) -> int:
+def folder_lock(folder: Path, root: Path) -> int:
+    """An open file that keeps others out of the folder. Raises EmbeddedError, which names who is in there."""
     import fcntl
 
     handle = os.open(folder / "postgres.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)

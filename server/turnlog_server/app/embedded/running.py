@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 
 from .cluster import Cluster
+from .place import folder_lock
+from .processes import EmbeddedError
 
 
 def running_dsn(data_root: Path) -> str | None:
@@ -18,6 +20,18 @@ def running_dsn(data_root: Path) -> str | None:
     except PermissionError:
         return None  # another user's: starting it explains that
     return seen.dsn if seen is not None and seen.state == "ready" and _alive(seen.pid) else None
+
+
+def require_free(data_root: Path) -> None:
+    """Raises EmbeddedError, which names the process, where a server works in the folder. Nothing stays locked."""
+    root = data_root.expanduser().absolute()
+    try:
+        if (root / "postgres.lock").exists():
+            os.close(folder_lock(root, root))
+    except EmbeddedError:
+        raise
+    except OSError:
+        return  # starting it explains that
 
 
 def _alive(pid: int) -> bool:
