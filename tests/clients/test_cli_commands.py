@@ -257,6 +257,22 @@ def test_ctrl_c_while_the_program_is_still_loading_is_quiet(monkeypatch: pytest.
     assert ended.value.code == 130
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--address", "127.0.0.1"], "name one, such as 127.0.0.1:7777"),
+        (["--address", "::1"], "name one, such as 127.0.0.1:7777"),
+        (["--tls-ca", "/nope"], "--tls-ca"),
+        (["--status", "Idle"], "'--status': 'Idle' is not one of"),
+    ],
+)
+async def test_what_was_typed_wrong_is_named(scripted: ScriptedServer, arguments: list[str], says: str) -> None:
+    where = [[], arguments] if "--status" in arguments else [arguments, []]
+    done = await turnlog(scripted, *where[0], "session", "list", *where[1], "--json")
+    assert done.code == 2
+    assert says in done.error["message"]
+
+
 async def test_nothing_is_deleted_unasked(scripted: ScriptedServer) -> None:
     scripted.on("DeleteSession", session_service_pb2.DeleteSessionResponse())
     unasked = await turnlog(scripted, "session", "delete", "sess_1")

@@ -23,6 +23,7 @@ def options(**changed: Any) -> RunnerOptions:
     ("changed", "text"),
     [
         ({"address": " , "}, "needs the server's address"),
+        ({"address": "a:1,b"}, "'b' names no port"),
         ({"harnesses": {}}, "at least one harness"),
         ({"harnesses": {"repo": "python agent.py"}}, "list of arguments"),
         ({"harnesses": {"repo": []}}, "is empty"),

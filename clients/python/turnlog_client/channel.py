@@ -61,6 +61,8 @@ def open_channel(address: str, tls: Tls | bool | None = None) -> grpc.aio.Channe
     """
     if "://" in address and not address.startswith(("dns://", "unix://")):
         raise InvalidRequest(f"{address!r} is not an address: write host:port.")
+    if not names_port(address):
+        raise InvalidRequest(f"{address!r} names no port: name one, such as 127.0.0.1:7777.")
     options: list[tuple[str, int | str]] = list(OPTIONS)
     if is_local(address):
         # A proxy from the environment cannot reach this machine's loopback.
@@ -81,6 +83,17 @@ def effective_tls(address: str, tls: Tls | bool | None) -> Tls | None:
     if isinstance(tls, Tls):
         return tls
     return Tls() if tls or (tls is None and not is_local(address)) else None
+
+
+def names_port(address: str) -> bool:
+    """Whether the address says a port, or needs none. gRPC would silently take 443."""
+    if address.startswith("unix:"):
+        return True
+    try:
+        ipaddress.ip_address(address)  # ends in a colon and digits, as ::1 does, and still has no port
+    except ValueError:
+        return re.search(r":\d+$", address) is not None
+    return False
 
 
 def is_local(address: str) -> bool:

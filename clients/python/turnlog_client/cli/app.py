@@ -46,9 +46,13 @@ def root(
     key: Key = None,
     profile: ProfileFile = None,
     as_json: Json = False,
-    tls_ca: Annotated[Path | None, typer.Option(help="Trust servers that this CA vouches for (PEM).")] = None,
-    tls_cert: Annotated[Path | None, typer.Option(help="Your own certificate (PEM), for mTLS.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
+    tls_ca: Annotated[
+        Path | None, typer.Option(help="Trust servers that this CA vouches for (PEM).", exists=True, readable=True)
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="Your own certificate (PEM), for mTLS.", exists=True, readable=True)
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).", exists=True, readable=True)] = None,
     plaintext: Annotated[
         bool, typer.Option("--plaintext", help="Send the key unencrypted, also beyond this machine.")
     ] = False,
@@ -67,6 +71,8 @@ def run(arguments: Sequence[str]) -> int:
         code = typer.main.get_command(app).main(list(arguments), prog_name="turnlog", standalone_mode=False)
         return code if isinstance(code, int) else Exit.OK
     except UsageError as error:
+        # pydantic's words, which typer passes on.
+        error.message = error.message.removeprefix("Value error, ")  # pyright: ignore[reportAttributeAccessIssue]
         if "--json" in arguments:
             told = {"message": error.format_message(), "exit_code": int(Exit.USAGE)}  # pyright: ignore[reportAttributeAccessIssue]
             print(json.dumps({"error": told}), file=sys.stderr)

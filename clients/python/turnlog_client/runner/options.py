@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from turnlog_client.channel import Tls
+from turnlog_client.channel import Tls, names_port
 from turnlog_client.profile import is_key
 
 Command = Literal["echo"] | Sequence[str]
@@ -93,6 +93,9 @@ class RunnerOptions:
     def __post_init__(self) -> None:
         if not self.addresses:
             raise OptionsError("A runner needs the server's address, such as 127.0.0.1:7777.")
+        for address in self.addresses:
+            if not names_port(address):
+                raise OptionsError(f"{address!r} names no port: name one, such as 127.0.0.1:7777.")
         if not self.harnesses:
             raise OptionsError("A runner needs at least one harness, such as echo=echo.")
         if not 1 <= self.capacity <= 1000:
