@@ -9,6 +9,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, NullLocator
 from unary import CURVE
 
@@ -24,9 +25,10 @@ SERIES = {
 def draw(found: dict[str, Any], to: Path) -> None:
     """One file."""
     plt.rcParams.update({"font.size": 10, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": FAINT})
-    figure = plt.figure(figsize=(12.5, 9.5), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.12, rect=(0, 0.035, 1, 0.92))
-    upper, lower = figure.subfigures(2, 1)
+    layout: Any = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12, rect=(0, 0.035, 1, 0.92))
+    figure = plt.figure(figsize=(12.5, 9.5), layout=layout)
+    panels: Any = figure.subfigures(2, 1)
+    upper, lower = panels
     axes = dict(zip(("rates", "delays"), upper.subplots(1, 2), strict=True)) | {"lines": lower.subplots()}
     for key, (label, colour) in SERIES.items():
         _series(axes["rates"], found, key, "rate", label, colour)

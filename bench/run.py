@@ -59,7 +59,8 @@ def _single_commits(repetition: Repetition) -> float:
 
 
 LINES = (
-    Line("1", "append, 64 in flight ÷ empty call", over("at_64", "append", "empty"), 0.50, 0.90),
+    Line("1a", "append, 64 in flight ÷ empty call", over("at_64", "append", "empty"), 0.50, 0.90),
+    Line("1b", "the same where it is one event", over("at_64", "single", "empty"), 0.50, 0.90),
     Line("2a", "append ÷ a transaction each, many Sessions", over("at_64", "append", "one_transaction"), 2.5, 4),
     Line("2b", "append ÷ a transaction each, one Session", over("at_64", "hot", "hot_one_transaction"), 4, 8),
     Line("3", "streamed append ÷ a transaction each, PostgreSQL alone", over("streams", "append", "pg"), 6, 12),

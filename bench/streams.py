@@ -23,6 +23,7 @@ EVENTS_A_MESSAGE = 16
 # Half of what a runner may have unacknowledged.
 WINDOW = 32
 PACE = 0.005
+EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]
 
 
 class Runner:
@@ -30,7 +31,7 @@ class Runner:
 
     def __init__(self, world: World) -> None:
         self._channel = grpc.aio.insecure_channel(world.address, options=ALONE)
-        stub = self._channel.stream_stream(CONNECT, None, fleet.ConnectResponse.FromString)
+        stub: Any = self._channel.stream_stream(CONNECT, None, fleet.ConnectResponse.FromString)
         self._call = stub(metadata=(("authorization", f"Bearer {world.runner_key}"),))
         self.offers: list[fleet.Offer] = []
         self._numbers: dict[str, int] = {}
@@ -129,7 +130,7 @@ class Runner:
     async def _expect(self, kind: str) -> Any:
         while True:
             got = await self._call.read()
-            assert got is not grpc.aio.EOF, "the runner's stream ended"
+            assert got is not EOF, "the runner's stream ended"
             if got.WhichOneof("message") == kind:
                 return getattr(got, kind)
 
@@ -171,7 +172,7 @@ class Followers:
 
     async def _follow(self, index: int, stub: Any, request: bytes, metadata: Any) -> None:
         call = stub(request, metadata=metadata)
-        while (frame := await call.read()) is not grpc.aio.EOF:
+        while (frame := await call.read()) is not EOF:
             self._heard(index, frame)
 
     async def close(self) -> None:
@@ -186,7 +187,8 @@ async def live(world: World, followers: int, samples: int) -> dict[str, Any]:
     """Line 7: from the call of an append to its event at every follower, with an empty call before each."""
     (session_id,) = await world.sessions(1)
     client = world.client
-    empty, append = client.channel.unary_unary(EMPTY), client.channel.unary_unary(APPEND)
+    empty: Any = client.channel.unary_unary(EMPTY)
+    append: Any = client.channel.unary_unary(APPEND)
     began: dict[int, float] = {}
     arrived: list[tuple[int, float]] = []
     begun = asyncio.Event()
@@ -288,10 +290,10 @@ class Log:
         channel = grpc.aio.insecure_channel(self._world.address, options=ALONE)
         request = events.FollowEventsRequest(session_id=self.session_id).SerializeToString()
         start, size = time.perf_counter(), 0
-        call = channel.unary_stream(FOLLOW)(request, metadata=self._world.client.metadata)
+        call: Any = channel.unary_stream(FOLLOW)(request, metadata=self._world.client.metadata)
         while True:
             frame = await call.read()
-            assert frame is not grpc.aio.EOF
+            assert frame is not EOF
             size += len(frame)
             # A frame of a few bytes holds no events: it says that the follower has caught up.
             if len(frame) < 64:

@@ -20,26 +20,36 @@ WINDOWS = 4
 class Side:
     """One side of a comparison: a method, measured in several short windows.
 
-    sessions: messages of 1 KB go to so many Sessions in turn, each begins or queues a turn. With one, interrupts of
-    1 KB go to an idle Session: one event each, and no bound on how many.
+    sessions: calls go to so many Sessions in turn.
+    single: interrupts of 1 KB on idle Sessions, one event each, and no bound on how many; otherwise messages of 1 KB,
+    each of which begins or queues a turn.
     """
 
-    def __init__(self, world: World, load: Load, method: str, in_flight: int, sessions: int = SESSIONS) -> None:
+    def __init__(
+        self,
+        world: World,
+        load: Load,
+        method: str,
+        in_flight: int,
+        *,
+        sessions: int = SESSIONS,
+        single: bool = False,
+    ) -> None:
         self._world = world
         self._load = load
         self._method = method
         self._in_flight = in_flight
-        self._count = sessions
+        self._count = 0 if method == EMPTY else sessions
+        self._rest = b"" if method == EMPTY else world.interrupt if single else world.message
         self._sessions: list[str] = []
         self._windows: list[Report] = []
 
     async def window(self, seconds: float) -> None:
         """One of them."""
-        if not self._sessions and self._method != EMPTY:
+        if len(self._sessions) < self._count:
             self._sessions = await self._world.sessions(self._count)
-        rest = b"" if self._method == EMPTY else self._world.interrupt if self._count == 1 else self._world.message
         self._windows.append(
-            await self._load.measure(self._method, self._in_flight, seconds, sessions=self._sessions, rest=rest)
+            await self._load.measure(self._method, self._in_flight, seconds, sessions=self._sessions, rest=self._rest)
         )
 
     def report(self) -> Report:
@@ -60,10 +70,11 @@ async def at_64(world: World, load: Load, seconds: float) -> dict[str, Report]:
     sides = {
         "empty": Side(world, load, EMPTY, IN_FLIGHT),
         "append": Side(world, load, APPEND, IN_FLIGHT),
+        "single": Side(world, load, APPEND, IN_FLIGHT, single=True),
         "unchecked": Side(world, load, UNCHECKED, IN_FLIGHT),
         "one_transaction": Side(world, load, ONE_TRANSACTION, IN_FLIGHT),
-        "hot": Side(world, load, APPEND, IN_FLIGHT, 1),
-        "hot_one_transaction": Side(world, load, ONE_TRANSACTION, IN_FLIGHT, 1),
+        "hot": Side(world, load, APPEND, IN_FLIGHT, sessions=1, single=True),
+        "hot_one_transaction": Side(world, load, ONE_TRANSACTION, IN_FLIGHT, sessions=1, single=True),
     }
     return await side_by_side(sides, seconds)
 
@@ -72,8 +83,8 @@ async def alone(world: World, load: Load, seconds: float) -> dict[str, Report]:
     """Line 5: one caller at a time."""
     sides = {
         "empty": Side(world, load, EMPTY, 1),
-        "append": Side(world, load, APPEND, 1, SESSIONS // 10),
-        "one_transaction": Side(world, load, ONE_TRANSACTION, 1, SESSIONS // 10),
+        "append": Side(world, load, APPEND, 1, sessions=SESSIONS // 10),
+        "one_transaction": Side(world, load, ONE_TRANSACTION, 1, sessions=SESSIONS // 10),
     }
     commit = await single_commits(world, seconds / 2)
     found = await side_by_side(sides, seconds)
