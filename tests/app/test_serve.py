@@ -13,6 +13,7 @@ from grpc_status import rpc_status
 from support.server_process import NOT_SERVING, SERVING, ServerProcess, channel, health, ran, server, until_health
 from support.wire import wire_proxy
 from turnlog.v1 import server_service_pb2, server_service_pb2_grpc
+from turnlog_server.store.steps import steps_known
 
 SERVE = ("serve", "--listen", "127.0.0.1:0", "--safety-poll-seconds", "0.2", "--pool-size", "2")
 
@@ -110,6 +111,8 @@ async def test_an_older_schema_is_refused_unless_it_may_be_changed(tmp_path: Pat
     assert "run `turnlog-server migrate`" in said
     async with server(*SERVE, "--migrate", cwd=tmp_path, database_url=empty_dsn) as serving:
         assert await health(await serving.ready()) == SERVING
+        assert (await serving.logged("steps of the schema are applied"))["count"] == len(steps_known())
+        assert "a step of the schema" not in serving.said, "one line is enough"
         assert await serving.stop() == 0
 
 

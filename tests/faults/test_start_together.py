@@ -18,7 +18,9 @@ async def test_ten_replicas_migrate_an_empty_database_at_once(empty_dsn: str) ->
     async with AsyncExitStack() as stack:
         lives = await asyncio.gather(
             *(
-                stack.enter_async_context(live_replica(empty_dsn, "--migrate", "--pool-size", "2"))
+                stack.enter_async_context(
+                    live_replica(empty_dsn, "--migrate", "--pool-size", "2", "--log-level", "debug")
+                )
                 for _ in range(REPLICAS)
             )
         )

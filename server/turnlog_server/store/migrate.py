@@ -184,15 +184,19 @@ class _Migration:
     async def _migrate(self, conn: Connection, dialect: Dialect, fence: int) -> None:
         lost = asyncio.Event()
         keeper = asyncio.create_task(self._keep_lease(dialect, fence, lost), name="keep the schema lease")
+        applied = 0
         try:
             for step in await self._missing(conn):
                 if lost.is_set():
                     raise LeaseLostError("the lease was lost")
                 await self._apply(conn, step, fence)
+                applied += 1
             for table, statement in dialect.post_schema:
                 if await _answers(conn, SETUP_TABLE_EXISTS, {"name": table}):
                     await _again(partial(conn.execute, statement))
         finally:
+            if applied:
+                log.info("steps of the schema are applied", count=applied)
             keeper.cancel()
             await asyncio.wait({keeper})
             with suppress(psycopg.Error):
@@ -227,7 +231,7 @@ class _Migration:
         if cursor.rowcount == 0 and step in await self._missing(conn):
             raise LeaseLostError("the lease was lost")
         self._applied.append(label)
-        log.info("a step of the schema is applied", step=label)
+        log.debug("a step of the schema is applied", step=label)
 
 
 async def _again(send: Callable[[], Awaitable[T]], *, also: Collection[str] = ()) -> T:
