@@ -98,6 +98,15 @@ class Refused(Exception):
                 self.retry_after = retry.retry_delay.ToTimedelta().total_seconds()
 
 
+async def _refused(call: Any) -> Refused:
+    """The status of a call that is over and was read to its end."""
+    return Refused(
+        grpc.aio.AioRpcError(
+            await call.code(), await call.initial_metadata(), await call.trailing_metadata(), await call.details()
+        )
+    )
+
+
 class Rpc:
     """Calls RPCs by name. `key` is sent as the bearer token; None sends none."""
 
@@ -166,14 +175,7 @@ class Follow:
             raise Refused(error) from None
         if got is grpc.aio.EOF:
             if await self.call.code() is not grpc.StatusCode.OK:
-                raise Refused(
-                    grpc.aio.AioRpcError(
-                        await self.call.code(),
-                        await self.call.initial_metadata(),
-                        await self.call.trailing_metadata(),
-                        await self.call.details(),
-                    )
-                )
+                raise await _refused(self.call)
             return None
         self.frames.append(got)
         return got
@@ -473,6 +475,8 @@ class FakeRunner:
         except grpc.aio.AioRpcError as error:
             raise Refused(error) from None
         if got is grpc.aio.EOF:
+            if await self.call.code() is not grpc.StatusCode.OK:
+                raise await _refused(self.call)
             raise EOFError(str(await self.call.code()))
         self.seen.append(got)
         return got
@@ -495,7 +499,10 @@ class FakeRunner:
 
     async def welcome(self) -> Any:
         """Says Hello and waits for Welcome."""
-        await self.send(hello=fleet.Hello(runner_id=self.runner_id, instance_id=self.instance_id, **self._hello))
+        hello = fleet.Hello(runner_id=self.runner_id, instance_id=self.instance_id, **self._hello)
+        # A stream that the server has ended takes no Hello; its status says why.
+        with contextlib.suppress(asyncio.InvalidStateError):
+            await self.send(hello=hello)
         welcome = await self.expect("welcome")
         if self.beats:
             self._beating = asyncio.create_task(self._beat(welcome.heartbeat_interval.ToTimedelta().total_seconds()))
