@@ -1,6 +1,11 @@
 """Fixtures for every test: a real PostgreSQL, and databases on it."""
 
+# ruff: noqa: E402
 import os
+
+# Read when gRPC starts: see `turnlog_server.app.cli`.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 import shutil
 from collections.abc import AsyncIterator, Iterator
 
