@@ -1,6 +1,5 @@
 """Fixtures for every test: a real PostgreSQL, and databases on it."""
 
-# ruff: noqa: E402
 import os
 
 # Read when gRPC starts: see `turnlog_server.app.cli`.
