@@ -225,7 +225,7 @@ async def test_kill_9_in_the_middle_of_initdb(ground: Path) -> None:
         started: list[psutil.Process] = []
 
         def initdb_at_work() -> bool:
-            started[:] = [process for process in works_in(ground) if process.name() == "initdb"]
+            started[:] = works_in(ground, "initdb")
             return bool(started) and any(data_root.glob("pgdata-new-*/base"))
 
         await until(initdb_at_work, "initdb has begun to write")

@@ -92,11 +92,12 @@ async def running(data_root: Path, **options: object) -> AsyncIterator[EmbeddedP
         await pg.stop()
 
 
-def works_in(folder: Path) -> list[psutil.Process]:
+def works_in(folder: Path, *programs: str) -> list[psutil.Process]:
+    """Whoever works there: of these programs, or any of PostgreSQL's. Asked once, for a name may be gone later."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.name() in ("postgres", "initdb") and (
+            if process.name() in (programs or ("postgres", "initdb")) and (
                 process.cwd().startswith(str(folder)) or any(str(folder) in part for part in process.cmdline())
             ):
                 found.append(process)
