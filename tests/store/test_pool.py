@@ -6,7 +6,7 @@ import random
 import pytest
 from support.wire import wire_proxy
 from turnlog_server.domain.refusals import Reason, Refusal
-from turnlog_server.store.database import Database
+from turnlog_server.store.database import GRACE, Database
 
 POOL = 5
 ONE = "SELECT 1"
@@ -57,6 +57,22 @@ async def test_deadlines_of_a_few_milliseconds_cost_no_connection(empty_dsn):
     outcomes = set().union(*await asyncio.gather(*(caller() for _ in range(40))))
     assert Reason.DEADLINE_EXCEEDED in outcomes
     assert outcomes <= {"OK", Reason.DEADLINE_EXCEEDED}
+    await usable(database)
+    await database.close()
+
+
+@pytest.mark.case(66)
+async def test_a_caller_that_leaves_while_its_connection_is_on_its_way_back_costs_no_connection(empty_dsn):
+    database = await Database.open(empty_dsn, pool_size=POOL)
+    pool = database._pool
+    reads = (database.read("short", "SELECT pg_sleep(0.02)", deadline=soon(0.05)) for _ in range(POOL))
+    calls = [asyncio.create_task(read) for read in reads]
+    while pool._pool:
+        await asyncio.sleep(0)
+    async with pool._lock:  # as it is under load: who returns a connection waits
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        assert [outcome.reason for outcome in outcomes] == [Reason.DEADLINE_EXCEEDED] * POOL
+        await asyncio.sleep(3 * GRACE)  # longer than an operation that nobody waits for may go on
     await usable(database)
     await database.close()
 

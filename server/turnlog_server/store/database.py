@@ -247,12 +247,13 @@ class Database:
         operation.abandoned = True
         task.add_done_callback(_forget)
         if operation.phase is Phase.BORROW:
-            task.cancel()
+            self._cancel(operation, task)
         else:
             asyncio.get_running_loop().call_later(GRACE, self._cancel, operation, task)
 
     def _cancel(self, operation: Operation, task: asyncio.Task[Any]) -> None:
-        if operation.phase is not Phase.COMMITTING:
+        # On its way back a connection would be lost to the pool; what follows that asks whether it is abandoned.
+        if operation.phase is not Phase.COMMITTING and not operation.giving_back:
             task.cancel()
 
     async def _transaction(self, operation: Operation, fn: Callable[[Connection], Awaitable[T]]) -> T:
@@ -276,7 +277,7 @@ class Database:
             await self._failed(operation, conn, exc)
             raise
         finally:
-            await self._give_back(conn)
+            await self._give_back(operation, conn)
 
     async def _statement(self, operation: Operation, phase: Phase, sql: LiteralString, params: Params) -> list[Row]:
         conn = await self._borrow(operation)
@@ -290,7 +291,7 @@ class Database:
             await self._failed(operation, conn, exc)
             raise
         finally:
-            await self._give_back(conn)
+            await self._give_back(operation, conn)
 
     async def _failed(self, operation: Operation, conn: Connection, exc: Exception) -> None:
         if operation.failed(exc) in DROPS_CONNECTION:
@@ -304,6 +305,7 @@ class Database:
     async def _borrow(self, operation: Operation) -> Connection:
         operation.phase = Phase.BORROW
         while True:
+            operation.leave_if_abandoned()
             try:
                 conn = await self._pool.getconn(timeout=BORROW_SLICE)
             except Exception as exc:
@@ -314,7 +316,7 @@ class Database:
                 alive = await self._alive(conn)
             finally:
                 if not alive:
-                    await self._give_back(conn)
+                    await self._give_back(operation, conn)
             if alive:
                 return conn
 
@@ -333,8 +335,16 @@ class Database:
         self._proven[conn] = self._reached = loop.time()
         return True
 
-    async def _give_back(self, conn: Connection) -> None:
+    async def _give_back(self, operation: Operation, conn: Connection) -> None:
         """Return a connection without a transaction on it, or broken, and then the pool makes a new one."""
+        operation.giving_back = True
+        try:
+            await self._return(conn)
+        finally:
+            operation.giving_back = False
+
+    async def _return(self, conn: Connection) -> None:
+        """Must not be cancelled: the pool would count the connection as lent for ever."""
         now = asyncio.get_running_loop().time()
         if conn.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
             try:

@@ -51,6 +51,7 @@ class Operation:
     phase: Phase = Phase.BORROW
     attempts: int = 0
     abandoned: bool = False
+    giving_back: bool = False
     # Once true it stays: what happens to a later attempt does not tell what became of this one.
     ever_unknown: bool = False
     last: ErrorClass | None = None
