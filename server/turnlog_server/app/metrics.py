@@ -84,6 +84,7 @@ class Metrics:
         self._runners = gauge("runners_connected", "Runners whose stream is on this replica.")
         self._queue_age = gauge("queue_age_seconds", "Age of the oldest Run that waits for a runner.")
         self._queued = gauge("queued_runs", "Runs that wait for a runner, as of the last look.")
+        self._rows_mended = counter("queue_rows_mended", "Rows of the queue that did not follow from a Session.", "was")
         self._offers = counter("offers", "Offers to runners by what came of them.", "result")
         self._leases_lost = counter("leases_lost", "Runners that were declared lost.")
         self._fenced = counter("messages_fenced", "Messages of attempts that their runner does not hold.")
@@ -177,6 +178,10 @@ class Metrics:
         """What the last look at the queue saw."""
         self._queued.set(runs)
         self._queue_age.set(oldest_seconds)
+
+    def queue_row_mended(self, was: str) -> None:
+        """A row was missing, stale or needless, and is right again."""
+        self._rows_mended.labels(was).inc()
 
     def offer(self, result: str) -> None:
         """An offer was made, accepted, declined, or ran out."""

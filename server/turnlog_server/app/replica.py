@@ -36,11 +36,13 @@ from turnlog_server.service.lane import Committed, Lane
 from turnlog_server.service.offers import Offers
 from turnlog_server.service.once import Changes
 from turnlog_server.service.operators import Operators
+from turnlog_server.service.queue_sweep import QueueSweeper
 from turnlog_server.service.runs import Requests, Runs
 from turnlog_server.service.sessions import Sessions
 from turnlog_server.service.timers import Timers
 from turnlog_server.store.database import Database
 from turnlog_server.store.queue import Queue
+from turnlog_server.store.queue_sweep import QueueSweep
 from turnlog_server.store.runners import Runners
 from turnlog_server.store.runs import Runs as RunStore
 from turnlog_server.store.sessions import Sessions as SessionStore
@@ -114,6 +116,12 @@ class Replica:
         use_cases = Sessions(lane, sessions, runs, agents.pins_for)
         self._timers = Timers(lane, sweeps, settings.safety_poll_seconds, metrics.timer_fired)
         self._hints = Hints(database, sessions, hub, fleet, epochs, sweeps, settings.safety_poll_seconds, self._polled)
+        self._queue_sweeper = QueueSweeper(
+            QueueSweep(database, self._hints.replica_id),
+            settings.safety_poll_seconds,
+            fleet.claimable,
+            metrics.queue_row_mended,
+        )
         self._adapter = Adapter(self._authenticator, epochs, metrics)
         self._tasks = Background()
         self._last_poll = time.monotonic()
@@ -161,6 +169,7 @@ class Replica:
         await self._hints.start()
         self._fleet.start()
         self._timers.start()
+        self._queue_sweeper.start()
         self._tasks.repeat("clock", self._look_at_clock, CLOCK_SECONDS)
         self._tasks.repeat("queue", self._look_at_queue, QUEUE_LOOK_SECONDS)
         self._polled()
@@ -178,6 +187,7 @@ class Replica:
     async def close(self) -> None:
         """Stops. Nothing that was admitted is left undone."""
         await self._tasks.close()
+        await self._queue_sweeper.close()
         await self._timers.close()
         await self._fleet.close()
         await self._lane.close()
