@@ -159,19 +159,46 @@ async def test_a_cancel_of_the_session_overtakes_an_interrupt(space: Space) -> N
     assert (session.status, session.queued_turns) == (SESSION_CANCELED, 0)
 
 
-async def test_a_second_stop_is_no_second_request(space: Space) -> None:
+async def test_a_cancel_of_the_run_overtakes_an_interrupt(space: Space) -> None:
     created = await space.session("hello")
     session_id = created.session.session_id
     async with space.runner() as runner:
         offer = await runner.start()
         await space.interrupt(session_id)
+        first = await runner.expect("interrupt")
+        await space.rpc.call("CancelRun", session_id=session_id, run_id=created.run_id, reason="not needed")
+        second = await runner.expect("cancel")
+        # One grace, not two.
+        assert second.grace.ToMicroseconds() <= first.grace.ToMicroseconds()
+        # What is canceled stays so, whoever interrupts it.
         await space.interrupt(session_id)
-        await space.rpc.call("CancelRun", session_id=session_id, run_id=created.run_id)
-        await runner.expect("interrupt")
         await runner.settle(offer, "OUTCOME_STOPPED")
         assert len(seen(runner, "interrupt")) == 1
+    log = await space.log(session_id)
+    requests = [e.run_stop_requested for e in log if e.type == "run.stop_requested"]
+    assert [request.ends_as for request in requests] == [INTERRUPTED, CANCELED]
+    assert requests[0].grace_deadline == requests[1].grace_deadline
+    assert requests[1].error.message == "not needed"
+    run = await run_of(space, session_id, created.run_id)
+    assert (run.status, run.error.message) == (CANCELED, "not needed")
+    # The Session itself goes on.
+    assert log[-1].type == "session.status_idle"
+
+
+@pytest.mark.parametrize("how", ["interrupt", "cancel run"])
+async def test_a_second_stop_is_no_second_request(space: Space, how: str) -> None:
+    created = await space.session("hello")
+    session_id = created.session.session_id
+    async with space.runner() as runner:
+        offer = await runner.start()
+        for _ in range(2):
+            await stop_with(space, how, session_id, created.run_id)
+        await runner.expect("interrupt" if how == "interrupt" else "cancel")
+        await runner.settle(offer, "OUTCOME_STOPPED")
+        assert len(seen(runner, "interrupt")) + len(seen(runner, "cancel")) == 1
     assert (await types(space, session_id)).count("run.stop_requested") == 1
-    assert (await run_of(space, session_id, created.run_id)).status == INTERRUPTED
+    ended_as = INTERRUPTED if how == "interrupt" else CANCELED
+    assert (await run_of(space, session_id, created.run_id)).status == ended_as
 
 
 async def test_a_queued_run_is_canceled_where_it_waits(space: Space) -> None:

@@ -205,12 +205,15 @@ def test_a_run_that_was_told_to_stop_stops_however_its_attempt_ends(stage, way, 
     assert error == (RunError("runtime.canceled", "why") if ends_as is RunStatus.CANCELED else None)
 
 
-def test_a_second_wish_to_stop_changes_nothing_but_that_the_session_ends():
+def test_a_cancel_overtakes_an_interrupt_and_the_end_of_the_session_both_within_the_first_grace():
     model = at("running", "interrupt")
     due = next_due(model.state)
     model.now += SECOND
+    [overtaken] = model.done(CancelRun(AUTHOR, model.given[-1].run_id)).events
+    assert overtaken.fact.ends_as is RunStatus.CANCELED
     assert model.do(CancelRun(AUTHOR, model.given[-1].run_id)).events == ()
     assert [event.type for event in model.done(SendInterrupt(AUTHOR, b"i")).events] == ["user.interrupt"]
+    assert next_due(model.state) == due
     model.done(CancelSession(AUTHOR))
     assert next_due(model.state) == due
     model.fire()

@@ -186,9 +186,14 @@ def stop(
     *,
     ends_session: bool = False,
 ) -> None:
-    """Stops the active Run: at once where no attempt lives, else by asking its runner and giving it its grace."""
+    """Stops the active Run: at once where no attempt lives, else by asking its runner and giving it its grace.
+
+    A cancel overtakes an interrupt, the end of the Session overtakes both, and the grace that runs stays. No other
+    second stop does anything.
+    """
     if run.live is not None:
-        if run.stop_as is not None and not (ends_session and not draft.state.closing):
+        overtakes = run.stop_as is RunStatus.INTERRUPTED and ends_as is RunStatus.CANCELED
+        if run.stop_as is not None and not overtakes and not (ends_session and not draft.state.closing):
             return
         grace = run.grace_deadline if run.stop_as is not None else draft.now + draft.rules.stop_grace
         draft.emit(

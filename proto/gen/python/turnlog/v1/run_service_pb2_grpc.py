@@ -84,7 +84,7 @@ class RunServiceServicer:
 
     def CancelRun(self, request, context):
         """Cancels one Run, in whatever state it is; the Session stays open. A running attempt gets its grace. A Run that was
-        told to stop before ends as it was told first.
+        interrupted before and has not ended yet ends as canceled, within the grace that it has.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
