@@ -11,6 +11,6 @@ from support.postgres import PostgresServer
 async def trio(postgres: PostgresServer, schema_template: str) -> AsyncIterator[Fronted]:
     """Three replicas behind a proxy. A test that ends one starts its own."""
     dsn = postgres.database_create(schema_template)
-    async with fronted(dsn, 3) as trio:
+    async with fronted(dsn, dsn, dsn) as trio:
         yield trio
     postgres.database_drop(dsn)

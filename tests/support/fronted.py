@@ -1,7 +1,7 @@
 """Several replicas on one database with a proxy before them, and what tests of them share."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -27,10 +27,10 @@ class Fronted:
 
 
 @asynccontextmanager
-async def fronted(dsn: str, count: int, *arguments: str) -> AsyncIterator[Fronted]:
-    """So many replicas on this database, with a proxy before them."""
+async def fronted(*dsns: str, arguments: Sequence[str] = QUICK) -> AsyncIterator[Fronted]:
+    """A replica for each connection string, all of them for one database, and a proxy before them."""
     async with AsyncExitStack() as stack:
-        starting = (stack.enter_async_context(live_replica(dsn, *QUICK, *arguments)) for _ in range(count))
+        starting = (stack.enter_async_context(live_replica(dsn, *arguments)) for dsn in dsns)
         lives = await asyncio.gather(*starting)
         yield Fronted(lives, await stack.enter_async_context(haproxy(lives)))
 
