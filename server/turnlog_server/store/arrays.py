@@ -5,7 +5,7 @@ be prepared again and again under other types. These always say what they are.
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
 
 from psycopg.adapt import AdaptersMap, Dumper
@@ -34,18 +34,39 @@ class Ints(list[int]):
     """`int8[]`"""
 
 
-def _array(element: int, parts: list[bytes], count: int) -> bytes:
-    if not count:
-        return _EMPTY.pack(0, 0, element)
-    return b"".join([_HEADER.pack(1, 0, element, count, 1), *parts])
+def texts(values: Collection[str]) -> bytes:
+    """`text[]`"""
+    return _blobs(_TEXT, [value.encode() for value in values])
 
 
-def _with_lengths(values: Iterable[bytes]) -> list[bytes]:
+def utf8s(values: Collection[bytes]) -> bytes:
+    """`text[]` of what is UTF-8 already."""
+    return _blobs(_TEXT, values)
+
+
+def blobs(values: Collection[bytes]) -> bytes:
+    """`bytea[]`"""
+    return _blobs(_BYTEA, values)
+
+
+def ints(values: Collection[int]) -> bytes:
+    """`int8[]`"""
+    flat = [part for value in values for part in (8, value)]
+    return _array(_INT8, [struct.pack(">" + "iq" * len(values), *flat)], len(values))
+
+
+def _blobs(element: int, values: Collection[bytes]) -> bytes:
     parts: list[bytes] = []
     for value in values:
         parts.append(_LENGTH.pack(len(value)))
         parts.append(value)
-    return parts
+    return _array(element, parts, len(values))
+
+
+def _array(element: int, parts: list[bytes], count: int) -> bytes:
+    if not count:
+        return _EMPTY.pack(0, 0, element)
+    return b"".join([_HEADER.pack(1, 0, element, count, 1), *parts])
 
 
 class _TextsDumper(Dumper):
@@ -53,7 +74,7 @@ class _TextsDumper(Dumper):
     oid = _TEXT_ARRAY
 
     def dump(self, obj: Any) -> bytes:
-        return _array(_TEXT, _with_lengths(value.encode() for value in obj), len(obj))
+        return texts(obj)
 
 
 class _Utf8sDumper(Dumper):
@@ -61,7 +82,7 @@ class _Utf8sDumper(Dumper):
     oid = _TEXT_ARRAY
 
     def dump(self, obj: Any) -> bytes:
-        return _array(_TEXT, _with_lengths(obj), len(obj))
+        return utf8s(obj)
 
 
 class _BlobsDumper(Dumper):
@@ -69,7 +90,7 @@ class _BlobsDumper(Dumper):
     oid = _BYTEA_ARRAY
 
     def dump(self, obj: Any) -> bytes:
-        return _array(_BYTEA, _with_lengths(obj), len(obj))
+        return blobs(obj)
 
 
 class _IntsDumper(Dumper):
@@ -77,8 +98,7 @@ class _IntsDumper(Dumper):
     oid = _INT8_ARRAY
 
     def dump(self, obj: Any) -> bytes:
-        flat = [part for value in obj for part in (8, value)]
-        return _array(_INT8, [struct.pack(">" + "iq" * len(obj), *flat)], len(obj))
+        return ints(obj)
 
 
 def register(adapters: AdaptersMap) -> None:

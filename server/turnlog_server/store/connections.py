@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, LiteralString, cast
 
 import psycopg
-from psycopg import AsyncConnection, AsyncCursor, AsyncRawCursor, adapters, crdb, pq
+from psycopg import AsyncConnection, AsyncCursor, adapters, crdb, pq
 from psycopg.adapt import AdaptersMap
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
@@ -56,14 +56,6 @@ class BinaryCursor(AsyncCursor[Any]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.format = pq.Format.BINARY
-
-
-class RawBinaryCursor(AsyncRawCursor[Any]):
-    """Takes what `positional` returns: the driver reads long statements of many parameters anew at each execution."""
-
-    def __init__(self, conn: Connection) -> None:
-        super().__init__(conn)
         self.format = pq.Format.BINARY
 
 
