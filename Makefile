@@ -2,11 +2,13 @@
 #
 #   make run        a server with a database and a runner, to try it out
 #   make test       all tests; those whose tool is not here are listed as skipped
+#   make test-crdb CRDB_DSN=…   all tests on a CockroachDB cluster of yours; they make databases and drop them
 #   make lint       style, types, import contracts, the contract, generated code and docs
 #   make bench      how fast it is, as ratios; needs Go, about five minutes, and a machine that does nothing else
 #   make generate   the Python that is committed beside the contract, the docs made from the code
 #
 # ARGS goes to the command: make run ARGS="--listen 127.0.0.1:8000", make test ARGS="-k lane".
+# Other databases for all tests: make test ARGS="--engine crdb-wire"; tests/support/engines.py tells which there are.
 
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -15,7 +17,7 @@ RECENT := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(firstword $(foreach name,python3.13 python3.12 python3.11 python3 python, \
             $(shell $(name) -c '$(RECENT)' 2>/dev/null && echo $(name))))
 
-.PHONY: run test lint bench generate
+.PHONY: run test test-crdb lint bench generate
 .SUFFIXES:
 
 run: $(VENV)/.has-server
@@ -26,6 +28,11 @@ WORKERS ?= 4
 
 test: $(VENV)/.has-dev
 	@exec $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+
+# Each test database is migrated there, which takes a while.
+test-crdb: $(VENV)/.has-dev
+	@test -n "$(CRDB_DSN)" || { echo "Name a cluster that tests may fill: make test-crdb CRDB_DSN=postgresql://…" >&2; exit 1; }
+	@CRDB_DSN="$(CRDB_DSN)" exec $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --engine crdb $(ARGS)
 
 lint: $(VENV)/.has-dev
 	$(BIN)/ruff check .

@@ -58,6 +58,7 @@ def key(number, time):
     return ApiKey(f"key_{number:04}", "ws_1", "prn_0001", "k", secret.prefix, ("default",), time), secret
 
 
+@pytest.mark.only_on("postgresql", "crdb-switches", reason="reads PostgreSQL's plans")
 @pytest.mark.parametrize("full", [False, True], ids=["empty", "full"])
 async def test_no_statement_reads_a_whole_table(database, full):
     if full:

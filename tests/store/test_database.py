@@ -113,6 +113,7 @@ async def test_a_body_may_not_swallow_an_error_or_end_its_transaction(database, 
     assert await database.read("still well", "SELECT 1") == [(1,)]
 
 
+@pytest.mark.only_on("postgresql", "crdb-switches", reason="CockroachDB has no LOCK TABLE")
 async def test_a_lock_that_is_held_for_long_is_contention(database, table):
     calls = 0
 

@@ -14,6 +14,8 @@ from support.sql_lint import casts, numbered, statements
 from turnlog_server.store.arrays import Blobs, Ints, Texts, register
 from turnlog_server.store.dialect import COCKROACH_SWITCHES_ON_POSTGRES, POSTGRES
 
+pytestmark = pytest.mark.only_on("postgresql", "crdb-switches", reason="reads PostgreSQL's plans")
+
 ROWS = 3_000
 VALUES: dict[str, Any] = {
     "text": "x7",

@@ -12,6 +12,8 @@ KILL = (
     " WHERE datname = current_database() AND application_name = 'turnlog/listener'"
 )
 
+notifies = pytest.mark.only_on("postgresql", reason="CockroachDB does not notify")
+
 
 class Receiver:
     def __init__(self):
@@ -36,6 +38,7 @@ async def soon(awaitable):
     return await asyncio.wait_for(awaitable, 15)
 
 
+@notifies
 async def test_a_hint_of_one_replica_is_heard_by_another(empty_dsn, receiver):
     one, two = await Database.open(empty_dsn, pool_size=1), await Database.open(empty_dsn, pool_size=1)
     source = await two.listen("sessions", receiver.on_hint, receiver.on_lost)
@@ -49,6 +52,7 @@ async def test_a_hint_of_one_replica_is_heard_by_another(empty_dsn, receiver):
     await two.close()
 
 
+@notifies
 async def test_a_lost_listener_says_so_and_listens_again(empty_dsn, receiver):
     observer = CountingObserver()
     database = await Database.open(empty_dsn, pool_size=1, observer=observer)

@@ -37,12 +37,12 @@ class Faults:
         return self.faults.pop(0)
 
 
-@pytest.fixture(params=[None, "crdb"], ids=["postgresql", "crdb-switches"])
-async def both(request, dsn):
+@pytest.fixture
+async def both(force_dialect, dsn):
     """A lane behind the proxy, the proxy, and a lane that sees the database as it is."""
     async with wire_proxy(dsn) as proxy:
-        behind = await Database.open(proxy.dsn, pool_size=2, force_dialect=request.param)
-        direct = await Database.open(dsn, pool_size=2, force_dialect=request.param)
+        behind = await Database.open(proxy.dsn, pool_size=2, force_dialect=force_dialect)
+        direct = await Database.open(dsn, pool_size=2, force_dialect=force_dialect)
         async with replicas(behind) as (lane,), replicas(direct) as (other,):
             yield lane, proxy, other
             proxy.fault = Faults()

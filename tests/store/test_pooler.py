@@ -17,7 +17,7 @@ from turnlog_server.store.database import Database
 from turnlog_server.store.errors import StoreSetupError
 from turnlog_server.store.migrate import migrate
 
-pytestmark = pytest.mark.system("pgbouncer")
+pytestmark = [pytest.mark.system("pgbouncer"), pytest.mark.only_on("postgresql", reason="PgBouncer serves PostgreSQL")]
 
 CONFIG = """
 [databases]

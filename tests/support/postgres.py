@@ -1,7 +1,10 @@
-"""A real PostgreSQL for the tests: one server for all of them, one database for each."""
+"""A real database server for the tests: one for all of them, and on it one database for each."""
 
 import itertools
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,6 +13,7 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from support.engines import engine
 from turnlog_server.app.embedded import EmbeddedPostgres
 from turnlog_server.store.migrate import migrate
 
@@ -29,8 +33,8 @@ class PostgresServer:
         self._numbers = itertools.count(1)
 
     def dsn_of(self, database: str) -> str:
-        """The connection string of another database of this server."""
-        return make_conninfo(self.dsn, dbname=database)
+        """The connection string of another database of this server, by the way of the engine."""
+        return engine.through(make_conninfo(self.dsn, dbname=database))
 
     def execute(self, statement: str) -> None:
         """Run a statement in the maintenance database."""
@@ -52,6 +56,37 @@ class PostgresServer:
         self.execute(f"CREATE DATABASE {TEMPLATE}")
         await migrate(self.dsn_of(TEMPLATE))
         return TEMPLATE
+
+
+class Cluster:
+    """A CockroachDB cluster of somebody's, used like a PostgresServer. It copies no database, so each is migrated."""
+
+    def __init__(self, dsn: str) -> None:
+        self.dsn = dsn
+        self._numbers = itertools.count(1)
+
+    def database_create(self, template: str | None = None) -> str:
+        """A new database, empty or with the schema; returns its connection string."""
+        name = f"turnlog_test_{os.getpid()}_{next(self._numbers)}"
+        self._execute(f"CREATE DATABASE {name}")
+        dsn = make_conninfo(self.dsn, dbname=name)
+        if template:
+            program = Path(sys.executable).with_name("turnlog-server")
+            environment = os.environ | {"TURNLOG_DATABASE_URL": dsn}
+            subprocess.run([program, "migrate"], env=environment, check=True, capture_output=True, timeout=600)
+        return dsn
+
+    def database_drop(self, dsn: str) -> None:
+        """Drop a database with all that is in it."""
+        self._execute(f"DROP DATABASE IF EXISTS {conninfo_to_dict(dsn)['dbname']} CASCADE")
+
+    async def template_create(self) -> str:
+        """What `database_create` takes for a database with the schema."""
+        return TEMPLATE
+
+    def _execute(self, statement: str) -> None:
+        with psycopg.connect(self.dsn, autocommit=True) as conn:
+            conn.execute(sql.SQL(statement))  # type: ignore[arg-type]
 
 
 @asynccontextmanager

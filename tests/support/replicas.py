@@ -14,7 +14,7 @@ import sys
 import tempfile
 import urllib.request
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from google.protobuf.message_factory import GetMessageClass
 from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from prometheus_client.parser import text_string_to_metric_families
+from support.engines import engine
 from turnlog.runner.v1 import runner_service_pb2 as fleet
 from turnlog.v1 import (
     access_service_pb2,
@@ -261,18 +262,22 @@ class Live:
 
 @asynccontextmanager
 async def live_replica(
-    dsn: str, *arguments: str, listen: str = "127.0.0.1:0", environment: dict[str, str] | None = None
+    dsn: str,
+    *arguments: str,
+    listen: str = "127.0.0.1:0",
+    environment: dict[str, str] | None = None,
+    program: Sequence[str] = (),
 ) -> AsyncIterator[Live]:
     """`turnlog-server serve` on this database until the block ends; a test may kill it earlier."""
-    program = str(Path(sys.executable).parent / "turnlog-server")
+    program = program or (str(Path(sys.executable).parent / "turnlog-server"),)
     clean = {key: value for key, value in os.environ.items() if not key.startswith("TURNLOG_")}
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "server.log")
         with log.open("ab") as errors:
             process = await asyncio.create_subprocess_exec(
-                program, "serve", "--listen", listen, "--log-format", "json", "--log-level", "info",
+                *program, "serve", "--listen", listen, "--log-format", "json", "--log-level", "info",
                 "--metrics-listen", "127.0.0.1:0", *arguments,
-                env=clean | {"TURNLOG_DATABASE_URL": dsn} | (environment or {}), stderr=errors,
+                env=clean | engine.for_process(dsn) | (environment or {}), stderr=errors,
                 stdout=asyncio.subprocess.DEVNULL, cwd=folder,
             )  # fmt: skip
         live = Live("", dsn, process, log)

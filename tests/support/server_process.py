@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from support.engines import engine
 
 SCRIPT = Path(sys.executable).with_name("turnlog-server")
 PATIENCE = 30.0
@@ -38,11 +39,13 @@ class ServerProcess:
     async def start(cls, *arguments: str, cwd: Path, **environment: str) -> Self:
         """Starts it. Settings are flags and variables without their prefix."""
         given = {f"TURNLOG_{name.upper()}": value for name, value in environment.items()}
+        if "database_url" in environment:
+            given["TURNLOG_DATABASE_URL"] = engine.outside(environment["database_url"])
         process = await asyncio.create_subprocess_exec(
             str(SCRIPT),
             *arguments,
             cwd=cwd,
-            env=CLEAN | {"TURNLOG_LOG_LEVEL": "info", "TURNLOG_LOG_FORMAT": "json"} | given,
+            env=CLEAN | engine.environment | {"TURNLOG_LOG_LEVEL": "info", "TURNLOG_LOG_FORMAT": "json"} | given,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
