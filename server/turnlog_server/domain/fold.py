@@ -1,18 +1,22 @@
 """The fold: what an event does to the state. Nothing else ever changes it."""
 
-from typing import Any
+from typing import Any, Final, assert_never
 
 from turnlog_server.domain.events import (
     AttemptEnded,
     AttemptStarted,
     Event,
+    Fact,
     ModelCalled,
     RunEnded,
     RunQueued,
     RunReady,
+    Said,
     SessionCreated,
     StatusChanged,
     StopRequested,
+    UserInterrupt,
+    UserMessage,
 )
 from turnlog_server.domain.session import (
     Attempt,
@@ -26,22 +30,32 @@ from turnlog_server.domain.session import (
 )
 from turnlog_server.domain.values import changed
 
+_ONLY_MOVES: Final = frozenset({Said, UserMessage, UserInterrupt, SessionCreated})
+
 
 def apply(state: SessionState, event: Event) -> SessionState:
     """The state after the event."""
     return step(state, event)[0]
 
 
+def only_moves(fact: Fact) -> bool:
+    """Whether an event of this fact does nothing but move the head."""
+    return type(fact) in _ONLY_MOVES
+
+
 def step(state: SessionState, event: Event) -> tuple[SessionState, Run | QueuedTurn | None]:
     """The state after the event, and the Run that it changed, also one that has left the state by it."""
     match event.fact:
+        case Said() | UserMessage() | UserInterrupt() | SessionCreated():  # as in _ONLY_MOVES
+            return _moved(state, event), None
         case RunQueued():
             return _queued(state, event, event.fact)
         case StatusChanged():
             return _status(state, event, event.fact)
         case RunReady() | StopRequested() | AttemptStarted() | AttemptEnded() | ModelCalled() | RunEnded():
             return _run(state, event)
-    return _moved(state, event), None
+        case _:
+            assert_never(event.fact)
 
 
 def _moved(state: SessionState, event: Event, **changes: Any) -> SessionState:

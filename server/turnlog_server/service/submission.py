@@ -15,7 +15,8 @@ from turnlog_server.domain.values import value
 
 RequestKey = tuple[str, str, str, str]
 
-# Ids that chance is drawn for in one go: a message takes three, the first of a Session six.
+# Ids that chance is drawn for in one go, at first: a message takes three, the first of a Session six, and a harness
+# that says more has twice as many each time.
 AT_ONCE = 6
 
 
@@ -36,7 +37,7 @@ class Names:
         start = self._at
         self._at = end = start + CHANCE_BYTES
         if end > len(self._chance):
-            self._chance += os.urandom(CHANCE_BYTES * AT_ONCE)
+            self._chance += os.urandom(max(CHANCE_BYTES * AT_ONCE, len(self._chance)))
         return make_id(prefix, self._chance[start:end])
 
 

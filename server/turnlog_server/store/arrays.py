@@ -6,6 +6,7 @@ be prepared again and again under other types. These always say what they are.
 
 import struct
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Any
 
 from psycopg.adapt import AdaptersMap, Dumper
@@ -39,6 +40,11 @@ def texts(values: Collection[str]) -> bytes:
     return _blobs(_TEXT, [value.encode() for value in values])
 
 
+def names(values: Collection[str]) -> bytes:
+    """`text[]` of short texts that come again and again."""
+    return _array(_TEXT, [_name(value) for value in values], len(values))
+
+
 def utf8s(values: Collection[bytes]) -> bytes:
     """`text[]` of what is UTF-8 already."""
     return _blobs(_TEXT, values)
@@ -56,10 +62,9 @@ def ints(values: Collection[int]) -> bytes:
 
 
 def _blobs(element: int, values: Collection[bytes]) -> bytes:
-    parts: list[bytes] = []
-    for value in values:
-        parts.append(_LENGTH.pack(len(value)))
-        parts.append(value)
+    parts = [b""] * (2 * len(values))
+    parts[::2] = map(_LENGTH.pack, map(len, values))
+    parts[1::2] = values
     return _array(element, parts, len(values))
 
 
@@ -67,6 +72,12 @@ def _array(element: int, parts: list[bytes], count: int) -> bytes:
     if not count:
         return _EMPTY.pack(0, 0, element)
     return b"".join([_HEADER.pack(1, 0, element, count, 1), *parts])
+
+
+@lru_cache(maxsize=4096)
+def _name(value: str) -> bytes:
+    raw = value.encode()
+    return _LENGTH.pack(len(raw)) + raw
 
 
 class _TextsDumper(Dumper):

@@ -14,7 +14,7 @@ from turnlog_server.store import log_sql, prepared
 from turnlog_server.store.codec import encode
 from turnlog_server.store.connections import Connection, positional
 from turnlog_server.store.dialect import Dialect
-from turnlog_server.store.log_sql import INT8, TEXT, UTF8, Arm, Kind
+from turnlog_server.store.log_sql import INT8, NAME, TEXT, UTF8, Arm, Kind
 
 DELETED = -1
 """The head of a Session that was deleted: no compare of a stale reader can succeed on it."""
@@ -185,7 +185,7 @@ def _batch(
             continue
         needed.append(arm)
         ids, *columns = zip(*rows, strict=True)
-        params[arm.name + "_session_id"] = TEXT.many(ids)
+        params[arm.name + "_session_id"] = NAME.many(ids)
         for (_, param, kind), values in zip(arm.columns, columns, strict=True):
             params[param] = kind.many(values)
     return params, tuple(needed)

@@ -25,11 +25,12 @@ class Kind(NamedTuple):
 
 
 TEXT: Final = Kind("text", str.encode, arrays.texts)
+NAME: Final = Kind("text", str.encode, arrays.names)
 UTF8: Final = Kind("text", bytes, arrays.utf8s)
 BYTEA: Final = Kind("bytea", bytes, arrays.blobs)
 INT8: Final = Kind("int8", struct.Struct(">q").pack, arrays.ints)
 
-_KINDS: Final = {"": TEXT, "utf8": UTF8, "bytea": BYTEA, "int8": INT8}
+_KINDS: Final = {"": TEXT, "name": NAME, "utf8": UTF8, "bytea": BYTEA, "int8": INT8}
 
 
 class Column(NamedTuple):
@@ -59,7 +60,7 @@ class Arm:
         # `(x IN (…)) IS TRUE` keeps the planner from a nested loop over the batch: it hashes the batch instead.
         names: LiteralString = ", ".join(["session_id", *[column.name for column in self.columns]])
         picked: LiteralString = ", ".join(["x.session_id", *["x." + column.name for column in self.columns]])
-        given = [Column("session_id", self.name + "_session_id", TEXT), *self.columns]
+        given = [Column("session_id", self.name + "_session_id", NAME), *self.columns]
         arrays: LiteralString = ", ".join([_array(column.param, column.kind) for column in given])
         source: LiteralString = "FROM unnest(" + arrays + ")\n      AS x(" + names + ")\n   WHERE "
         return self._insert(picked, source + "(x.session_id IN (SELECT m.session_id FROM moved m)) IS TRUE")
@@ -96,7 +97,7 @@ def _arm(name: LiteralString, into: LiteralString, columns: LiteralString, confl
     )
 
 
-EVENTS: Final = _arm("ev", "events (session_id", "seq:int8 type body:bytea")
+EVENTS: Final = _arm("ev", "events (session_id", "seq:int8 type:name body:bytea")
 # Its own table's name for the Session is what the request made or changed.
 REQUESTS: Final = _arm(
     "rq", "request_ids (resource_id", "scope caller method request_id fingerprint:bytea seq:int8 event_id run_id"

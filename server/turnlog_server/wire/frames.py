@@ -1,5 +1,7 @@
 """Frames of a follow as bytes. A batch is joined from events that were serialised once, when they were committed."""
 
+from collections.abc import Iterator
+
 from turnlog.v1 import event_pb2
 from turnlog.v1 import event_service_pb2 as pb
 
@@ -26,6 +28,15 @@ def read_varint(raw: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
         shift += 7
+
+
+def elements(raw: bytes) -> Iterator[bytes]:
+    """Each element of a message that holds nothing but one repeated field, of a number below 16."""
+    at = 0
+    while at < len(raw):
+        size, start = read_varint(raw, at + 1)
+        at = start + size
+        yield raw[start:at]
 
 
 def frame_event(body: bytes) -> bytes:

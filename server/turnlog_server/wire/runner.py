@@ -1,6 +1,6 @@
 """The runner stream: what runners say as domain values, what they are told as bytes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from google.protobuf import duration_pb2
@@ -18,8 +18,8 @@ from turnlog_server.domain.refusals import Refusal, invalid
 from turnlog_server.domain.session import Attempt, RunError
 from turnlog_server.wire.agents import agent_version_message
 from turnlog_server.wire.errors import cut
-from turnlog_server.wire.events import ARMS, ATTEMPT_KIND, RUN_STATUS, cost_from, payload_of, pins_to
-from turnlog_server.wire.frames import read_varint
+from turnlog_server.wire.events import ARMS, ATTEMPT_KIND, RUN_STATUS, cost_from, pins_to
+from turnlog_server.wire.frames import elements, read_varint
 from turnlog_server.wire.requests import check_payload, check_struct, valid
 
 OUTCOMES: Final = {
@@ -82,21 +82,30 @@ def _proof(lease: pb.Lease) -> said.LeaseProof:
 
 
 def _reports(append: pb.Append) -> said.Reports:
-    return said.Reports(_proof(append.lease), tuple(_report(index, e) for index, e in enumerate(append.events)))
+    proof = _proof(append.lease)
+    # Without what this version does not know: see `wire.events.payload_of`. An arm has the number that it has in Event,
+    # so that each element, serialised, is what the event holds.
+    append.ClearField("lease")
+    append.DiscardUnknownFields()
+    return said.Reports(
+        proof,
+        tuple(
+            _report(index, payload, append.events) for index, payload in enumerate(elements(append.SerializeToString()))
+        ),
+    )
 
 
-def _report(index: int, event: pb.RunnerEvent) -> said.Report:
-    arm = event.WhichOneof("payload")
-    assert arm is not None
-    # The arm alone: a field that RunnerEvent does not know may be one of Event's envelope.
-    payload = payload_of(arm, getattr(event, arm))
-    check_payload(f"append.events[{index}].{arm}", len(payload))
+def _report(index: int, payload: bytes, events: Sequence[pb.RunnerEvent]) -> said.Report:
+    arm = _ARM_OF_TAG[read_varint(payload, 0)[0]]
+    if len(payload) > limits.EVENT_PAYLOAD_BYTES:
+        check_payload(f"append.events[{index}].{arm}", len(payload))
     if arm == "model_called":
-        return said.Report(ModelCalled(cost_from(event.model_called.usage)), payload)
+        return said.Report(ModelCalled(cost_from(events[index].model_called.usage)), payload)
     if arm == "agent_tool_use":
-        check_struct(f"append.events[{index}].agent_tool_use.arguments", event.agent_tool_use.arguments)
-        return said.Report(Said(ARMS[arm]), payload, event.agent_tool_use.name)
-    return said.Report(Said(ARMS[arm]), payload)
+        use = events[index].agent_tool_use
+        check_struct(f"append.events[{index}].agent_tool_use.arguments", use.arguments)
+        return said.Report(_SAID[arm], payload, use.name)
+    return said.Report(_SAID[arm], payload)
 
 
 def _settled(settle: pb.Settle) -> said.Settled:
@@ -122,6 +131,11 @@ _READ: Final[dict[str, Callable[[Any], said.FromRunner]]] = {
     "goodbye": lambda _: said.Goodbye(),
 }
 
+
+_ARM_OF_TAG: Final = {
+    field.number << 3 | 2: field.name for field in pb.RunnerEvent.DESCRIPTOR.oneofs_by_name["payload"].fields
+}
+_SAID: Final = {arm: Said(ARMS[arm]) for arm in _ARM_OF_TAG.values()}
 
 _NUMBERED_TAGS: Final = frozenset(
     pb.ConnectRequest.DESCRIPTOR.fields_by_name[arm].number << 3 | 2
