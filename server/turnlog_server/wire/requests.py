@@ -14,11 +14,15 @@ from turnlog_server.domain.refusals import FieldViolation, Reason, Refusal, inva
 
 M = TypeVar("M", bound=Message)
 
+# Of a larger message only the first mistake is named: a few megabytes have room for a million, and to list those would
+# keep everybody else waiting for many seconds.
+LISTED_BYTES: Final = 2048
+
 UNPARSABLE: Final = "The request is not a valid message of the contract: check the field types, and that text is UTF-8."
 
 
 def parse(kind: type[M], raw: bytes) -> M:
-    """The message, within the limits and valid by the contract's rules. Raises Refusal naming each field."""
+    """The message, within the limits and valid by the contract's rules. Raises Refusal naming what is wrong."""
     if len(raw) > limits.MESSAGE_BYTES:
         raise too_large("message_bytes", limits.MESSAGE_BYTES, len(raw), "Send less in one request.")
     try:
@@ -26,7 +30,7 @@ def parse(kind: type[M], raw: bytes) -> M:
     except (DecodeError, RecursionError):
         raise Refusal(Reason.INVALID_FIELD, UNPARSABLE, {"field": ""}) from None
     try:
-        violations = protovalidate.collect_violations(message)
+        violations = protovalidate.collect_violations(message, fail_fast=len(raw) > LISTED_BYTES)
     except (protovalidate.EvaluationError, protovalidate.CompilationError) as exc:
         raise invalid("", f"could not be checked: {type(exc).__name__}") from exc
     if violations:
