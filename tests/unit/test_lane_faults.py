@@ -1,6 +1,7 @@
 """The lane where the database fails it in the middle of a batch: a writer in memory that does what a test says."""
 
 import asyncio
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -156,6 +157,24 @@ async def test_who_was_judged_under_an_epoch_writes_under_it(bench):
         await bench.ask("sess_0", MESSAGE)
     assert caught.value.reason is Reason.PERMISSION_MISSING
     assert len(bench.table.bodies["sess_0"]) == 2
+
+
+async def test_a_refusal_whose_caller_has_left_is_no_complaint_of_the_event_loop(bench):
+    complaints: list[dict] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _loop, context: complaints.append(context))
+    asked: list[asyncio.Task[Result]] = []
+    bench.table.before = lambda statement: asked[0].cancel() if statement == "sessions" else None
+    try:
+        asked.append(bench.ask("sess_none", MESSAGE))
+        with pytest.raises(asyncio.CancelledError):
+            await asked[0]
+        bench.table.before = lambda statement: None
+        await bench.ask("sess_0", MESSAGE)
+        gc.collect()
+    finally:
+        loop.set_exception_handler(None)
+    assert not complaints
 
 
 async def test_a_database_that_was_away_is_not_contention(bench, monkeypatch):

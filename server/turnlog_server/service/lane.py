@@ -278,6 +278,8 @@ class Lane:
         for future in (submission.future, *submission.waiters):
             if not future.done():
                 future.set_exception(exc)
+        if not submission.future.cancelled():
+            submission.future.exception()  # seen: of those who waited the last may have left, and nobody else asks
 
     def _answer(self, submission: Submission, result: Result) -> None:
         self._forget_request(submission)
