@@ -164,11 +164,52 @@ async def test_a_declined_run_goes_to_another_runner_at_once(space: Space) -> No
         assert len(seen(picky, "offer")) == 1
 
 
+async def test_a_run_is_not_offered_again_at_once_to_the_runner_that_declined_it(space: Space) -> None:
+    first, second, third = [await space.session(f"{number}") for number in range(3)]
+    async with space.runner() as picky:
+        offer = await picky.offer()
+        assert offer.run_id == first.run_id
+        decline = pb.Decline(session_id=offer.session_id, run_id=offer.run_id, reason="not now")
+        await picky.send(decline=decline)
+        # It waited longest, and yet those behind it are offered first: the Run holds nobody up.
+        assert [offer.run_id for offer in await take_all(picky, 2)] == [second.run_id, third.run_id]
+        # Nobody else is there, so it is asked again after a while, and a longer one the next time.
+        again = await picky.offer()
+        assert again.run_id == first.run_id
+        await picky.send(decline=decline)
+        fourth = await space.session("3")
+        assert [offer.run_id for offer in await take_all(picky, 1)] == [fourth.run_id]
+        # Another one has never declined it, and neither has another process under the same name.
+        name = picky.runner_id
+    async with space.runner(runner_id=name) as reborn:
+        offer = await reborn.start()
+        assert (offer.run_id, offer.attempt_no) == (first.run_id, 1)
+        await reborn.settle(offer)
+
+
+async def test_a_runner_with_more_places_keeps_no_run_from_another_that_it_declined_itself(space: Space) -> None:
+    async with space.runner() as picky, space.runner() as other:
+        created = await space.session("hello")
+        offer = await picky.offer(credits=5)
+        await picky.send(decline=pb.Decline(session_id=offer.session_id, run_id=offer.run_id, reason="not mine"))
+        # At once it would take more again than the other one ever does.
+        await picky.send(ready=pb.Ready(credits=5))
+        again = await other.offer()
+        assert (again.run_id, again.attempt_no) == (created.run_id, 1)
+        await other.accept(again)
+        await other.ready(again)
+        await other.settle(again)
+        # An answer on the same stream comes behind whatever else was put there.
+        await picky.send(accept=accept_of(offer))
+        await picky.expect("lease_lost")
+        assert len(seen(picky, "offer")) == 1
+
+
 @pytest.mark.case(43)
 async def test_an_offer_to_a_stream_that_dies_goes_to_another_runner_at_once(space: Space) -> None:
     created = await space.session("hello")
-    async with space.runner() as other:
-        for _ in range(10):
+    for _ in range(10):
+        async with space.runner() as other:
             async with space.runner() as dying:
                 offer = await dying.offer()
                 assert offer.run_id == created.run_id
@@ -176,6 +217,7 @@ async def test_an_offer_to_a_stream_that_dies_goes_to_another_runner_at_once(spa
             # Long before the reservation would have run out.
             assert (await other.offer(timeout=offer.accept_within.ToSeconds())).attempt_no == 1
             await other.send(decline=pb.Decline(session_id=offer.session_id, run_id=offer.run_id))
+    async with space.runner() as other:
         last = await other.offer()
         await other.accept(last)
         await other.ready(last)

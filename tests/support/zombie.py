@@ -22,13 +22,16 @@ def tell(**what: Any) -> None:
 
 async def go_on(runner: FakeRunner, offer: pb.Offer) -> str:
     """Heartbeat, Append and Settle; the reason that comes back."""
-    # A stream that is over takes no message.
-    with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-        await runner.send(heartbeat=pb.Heartbeat())
-        await runner.send(append=pb.Append(lease=runner.lease(offer), events=[said("from beyond")]))
-        await runner.send(settle=pb.Settle(lease=runner.lease(offer), outcome="OUTCOME_SUCCEEDED"))
+    append = pb.Append(lease=runner.lease(offer), events=[said("from beyond")])
+    settle = pb.Settle(lease=runner.lease(offer), outcome="OUTCOME_SUCCEEDED")
+    answers: set[str] = set()
     try:
-        answers = {reason(await runner.expect("lease_lost")) for _ in ("append", "settle")}
+        for message in ({"heartbeat": pb.Heartbeat(), "append": append}, {"settle": settle}):
+            # A stream that is over takes no message.
+            with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                for kind, what in message.items():
+                    await runner.send(**{kind: what})
+            answers.add(reason(await runner.expect("lease_lost")))
         return " ".join(answers)
     except Refused as refused:
         # gRPC forgets the status of a stream that was written to after its end.

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from turnlog_server.domain import fleet as said
 from turnlog_server.domain.refusals import Reason, Refusal
-from turnlog_server.service.link import Held, Holders, Link
+from turnlog_server.service.holding import Held, Holders
+from turnlog_server.service.link import UNREAD_MESSAGES, Link
 
 
 class Frames:
@@ -57,3 +58,18 @@ async def test_refusals_that_nobody_waits_for_any_more_are_no_fault_of_the_serve
     await asyncio.sleep(0)
     gc.collect()
     assert not complaints
+
+
+async def test_a_runner_that_reads_nothing_loses_its_stream() -> None:
+    ctx: Any = SimpleNamespace(caller=SimpleNamespace(workspace_id="ws_1", subject="svc_1"), judge=None)
+    hello = said.Hello("rnr_1", "i", "vm", "1", ("default",), ("echo",))
+    lane: Any = SimpleNamespace(enqueue=None)
+    link = Link(ctx, hello, {}, 1, Holders(), lambda held: None, lane, Frames(), lambda: 0)
+    for _ in range(UNREAD_MESSAGES):
+        link.send(b"")
+    assert not link.failure.done()
+    link.send(b"")
+    refusal = link.failure.exception()
+    assert isinstance(refusal, Refusal)
+    assert refusal.metadata["limit"] == "runner_unread_messages"
+    await link.close()

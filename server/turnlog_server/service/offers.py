@@ -8,7 +8,7 @@ from turnlog_server.domain import limits
 from turnlog_server.domain.agents import AgentVersion
 from turnlog_server.domain.session import Pins, RunStatus, SessionState
 from turnlog_server.service.catalogue import Catalogue
-from turnlog_server.service.link import new_token
+from turnlog_server.service.holding import new_token
 from turnlog_server.store.queue import Reserved
 from turnlog_server.store.sessions import Sessions
 

@@ -1,9 +1,12 @@
 """Who is connected here: found by runner, by the places it serves, and by the Sessions of which it holds attempts."""
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterator
 
-from turnlog_server.service.link import Holders, Link
+from turnlog_server.service.holding import Holders
+from turnlog_server.service.link import Link
+from turnlog_server.service.submission import Result
 from turnlog_server.store.queue import Place
 
 
@@ -11,8 +14,9 @@ class Roster:
     """The links of this replica."""
 
     def __init__(self) -> None:
-        self.holders = Holders()
+        self.holders: Holders[Link] = Holders()
         self._links: dict[tuple[str, str], Link] = {}
+        self._accepting: defaultdict[tuple[str, str], set[asyncio.Future[Result]]] = defaultdict(set)
         self._places: defaultdict[Place, set[Link]] = defaultdict(set)
 
     def __len__(self) -> int:
@@ -36,6 +40,9 @@ class Roster:
     def remove(self, link: Link) -> None:
         """The stream counts no more."""
         key = (link.workspace_id, link.hello.runner_id)
+        for accept in link.accepting:
+            self._accepting[key].add(accept)
+            accept.add_done_callback(lambda accept: self._accepted(key, accept))
         if self._links.get(key) is link:
             del self._links[key]
         for place in self.places_of(link):
@@ -44,6 +51,15 @@ class Roster:
                 del self._places[place]
         for held in link.held.values():
             self.holders.discard(held.session_id, link)
+
+    def accepting(self, link: Link) -> set[asyncio.Future[Result]]:
+        """Accepts that the runner sent on streams which are gone, and that are not answered yet."""
+        return set(self._accepting.get((link.workspace_id, link.hello.runner_id), ()))
+
+    def _accepted(self, key: tuple[str, str], accept: asyncio.Future[Result]) -> None:
+        self._accepting[key].discard(accept)
+        if not self._accepting[key]:
+            del self._accepting[key]
 
     def places(self) -> list[Place]:
         """Where runners of this replica serve."""

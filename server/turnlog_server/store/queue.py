@@ -4,9 +4,11 @@ A reservation is outside the log: it keeps other replicas from offering the same
 with a limit takes a slot with the reservation. The slot belongs to the row; the commit that ends the attempt frees it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import LiteralString
 
+from turnlog_server.store.arrays import Texts
 from turnlog_server.store.connections import Connection
 from turnlog_server.store.database import Database
 
@@ -23,6 +25,7 @@ WITH pick AS MATERIALIZED (
      AND q.harness_profile_id = %(profile)s::text AND q.shard = %(shard)s::int8
      AND (q.offered_until IS NULL OR q.offered_until < now())
      AND (q.runner_id <> '' OR NOT %(slotted)s::bool)
+     AND NOT (q.run_id = ANY(%(without)s::text[]))
    ORDER BY q.ready_at, q.session_id
    LIMIT %(count)s::int8
    {claim_lock})
@@ -100,8 +103,10 @@ class Queue:
         self._db = db
         self.shards = db.dialect.claim_shards
 
-    async def reserve(self, place: Place, shard: int, runner_id: str, count: int) -> list[Reserved]:
-        """At most `count` Runs of one shard, oldest first, for OFFER_SECONDS."""
+    async def reserve(
+        self, place: Place, shard: int, runner_id: str, count: int, without: Sequence[str] = ()
+    ) -> list[Reserved]:
+        """At most `count` Runs of one shard, oldest first, for OFFER_SECONDS. without: ids of Runs to leave alone."""
         ws = {"ws": place.workspace_id}
         limit = (await self._db.read("workspace_limit", WORKSPACE_LIMIT, ws))[0][0]
         params = {
@@ -112,6 +117,7 @@ class Queue:
             "runner": runner_id,
             "count": count,
             "slotted": False,
+            "without": Texts(without),
             "seconds": float(OFFER_SECONDS),
         }
         if limit is None:
