@@ -17,6 +17,7 @@ from support.replicas import METHODS
 CALLS_A_ROUND = 1500
 STREAMED_A_ROUND = 1500
 EPISODE_MESSAGES = 60
+TOLD_SECONDS = 15.0
 CHANNELS, DEPTH, RUNNERS = 3, 8, 4
 # A caller's numbers of messages and a runner's lie apart.
 OF_RUNNERS = 1 << 24
@@ -39,12 +40,13 @@ class Campaign:
         self._keys = {name: self.world.key_for(name) for name in METHODS}
         rpcs = [self.world.live.rpc(None) for _ in range(CHANNELS)]
         self._channels = [rpc.channel for rpc in rpcs]
-        number = first_round
+        number, told = first_round, 0.0
         while self.tally.messages < messages and time.monotonic() < until:
             before = len(self.tally.faults)
             await self.round(number)
             pace = self.tally.messages / (time.monotonic() - began)
-            if number % 10 == 0 or len(self.tally.faults) > before:
+            if time.monotonic() - told > TOLD_SECONDS or len(self.tally.faults) > before:
+                told = time.monotonic()
                 self.say(
                     f"round {number}: {self.tally.messages} messages, {pace:.0f}/s, longest callback "
                     f"{self.world.meter.longest:.0f} ms, {len(self.tally.faults)} faults"

@@ -2,10 +2,12 @@
 
 import asyncio
 import uuid
+from collections.abc import Iterator
 from random import Random
 
 import grpc
 from fuzz.calls import Tally, send
+from fuzz.corpus import Entry
 from fuzz.grammar import Names
 from fuzz.messages import RUNNER_STREAM, SESSION_CALLS, Call, body, proven, runner_message
 from fuzz.oracle import Answer, of_error
@@ -43,14 +45,24 @@ class Episode:
         self._call = channel.stream_stream(PATH, None, fleet.ConnectResponse.FromString)(
             metadata=(("authorization", f"Bearer {space.runner_key}"),)
         )
+        self._given: Iterator[bytes] | None = None
+        self._first = ""
         self._offer: fleet.Offer | None = None
         self._through = 0
         self._runner_id = "rnr_" + "".join(rng.choice("0123456789abcdefghijklmnopqrstuv") for _ in range(26))
 
+    @classmethod
+    def again(cls, channel: grpc.aio.Channel, space: Space, names: Names, entry: Entry, tally: Tally) -> "Episode":
+        """One that sends what a file of the corpus has, in the state that it was sent in."""
+        episode = cls(channel, space, names, Random(0), tally)
+        episode._given = iter(entry.messages(names))
+        episode._first = entry.state
+        return episode
+
     async def play(self, budget: int) -> None:
         """Sends up to so many fuzzed messages; fewer where the stream ends before."""
         try:
-            await self._reach(self._rng.choice(WANTED))
+            await self._reach(self._first or self._rng.choice(WANTED))
             while len(self.sent) < budget and not self.fault:
                 await self._burst(min(budget - len(self.sent), self._rng.randint(1, BURST)))
                 if not await self._echo():
@@ -72,11 +84,11 @@ class Episode:
 
     async def _burst(self, count: int) -> None:
         for _ in range(count):
-            if self._offer is not None and self._rng.random() < 0.05:
+            if self._offer is not None and self._given is None and self._rng.random() < 0.05:
                 await self._meanwhile()
             self._names.by_field["message_no"] = [self._through + 1]
-            raw = runner_message(self._rng, self._names)
-            if self._offer is not None and self._rng.random() < 0.93:
+            raw = next(self._given) if self._given is not None else runner_message(self._rng, self._names)
+            if self._offer is not None and (self._given is not None or self._rng.random() < 0.93):
                 raw = proven(self._rng, raw, self._lease(self._offer))
             self.sent.append(raw)
             self._tally.messages += 1
