@@ -35,6 +35,33 @@ class FollowObserver(Protocol):
     def follower_closed(self) -> None: ...
 
 
+class Alarm:
+    """Rings at a time at the latest, and maybe too early: what it waits for is mostly overtaken by events, and setting
+    it back each time would cost more than looking up for nothing now and then."""
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._ring = ring
+        self._timer: asyncio.TimerHandle | None = None
+
+    def by(self, when: float) -> None:
+        """Ring then, unless it rings earlier anyway. when: in the time of the event loop."""
+        if self._timer is not None and self._timer.when() <= when:
+            return
+        self.close()
+        if when < float("inf"):
+            self._timer = asyncio.get_running_loop().call_at(when, self._rings)
+
+    def close(self) -> None:
+        """Does not ring any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _rings(self) -> None:
+        self._timer = None
+        self._ring()
+
+
 class Events:
     """Reads of Sessions' logs."""
 
@@ -109,6 +136,7 @@ class Events:
         if len({session_id for session_id, _ in places}) != len(places):
             raise invalid("sessions", "names a Session twice")
         wake = asyncio.Event()
+        alarm = Alarm(wake.set)
         dirty: dict[Cursor, None] = {}
         watch = Watch(ctx.caller, ctx.judge, self._epochs, self._now)
         cursors = [self._cursor(watch, place, options, wake, dirty) for place in places]
@@ -134,33 +162,31 @@ class Events:
                     )
                 await watch.check()
                 wake.clear()
-                async with contextlib.aclosing(self._round(dirty, live)) as sending:
-                    async for sent in sending:
-                        yield sent
+                for cursor in list(dirty):
+                    # Taken out first: a wake that comes while it works puts it back.
+                    dirty.pop(cursor, None)
+                    frames = await cursor.step()
+                    for frame in frames:
+                        yield cursor.session_id, frame
+                    if cursor.ended:
+                        dirty.pop(cursor, None)
+                        del live[cursor]
+                    elif frames:
+                        _spoke(live, cursor)
+                        if cursor.behind:
+                            dirty[cursor] = None
                 for cursor in self._silent(live):
                     yield cursor.session_id, cursor.progress()
                 if live and not dirty:
-                    await self._pause(wake, live, watch)
+                    silence = next(iter(live.values())) + self._settings.progress_seconds
+                    alarm.by(min(silence, _now() + watch.remaining))
+                    await wake.wait()
         finally:
+            alarm.close()
             self._follows -= 1
             self._observer.follower_closed()
             for cursor in opened:
                 cursor.close()
-
-    async def _round(self, dirty: dict[Cursor, None], live: dict[Cursor, float]) -> AsyncGenerator[tuple[str, bytes]]:
-        """One step of each cursor that has something to do."""
-        for cursor in list(dirty):
-            # Taken out first: a wake that comes while it works puts it back.
-            dirty.pop(cursor, None)
-            frames = await cursor.step()
-            for frame in frames:
-                yield cursor.session_id, frame
-            if cursor.ended:
-                dirty.pop(cursor, None)
-                del live[cursor]
-            elif frames:
-                dirty[cursor] = None
-                _spoke(live, cursor)
 
     def _silent(self, live: dict[Cursor, float]) -> Iterator[Cursor]:
         """The cursors that owe a sign of life, however much is written that they did not ask for."""
@@ -169,13 +195,6 @@ class Events:
             cursor = next(iter(live))
             _spoke(live, cursor)
             yield cursor
-
-    async def _pause(self, wake: asyncio.Event, live: dict[Cursor, float], watch: Watch) -> None:
-        """Until something happens, a sign of life is due, or the credential is good no more."""
-        silence = next(iter(live.values())) + self._settings.progress_seconds
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(min(silence, _now() + watch.remaining)):
-                await wake.wait()
 
     def _cursor(
         self,

@@ -155,6 +155,13 @@ class Cursor:
             self._place.previews.clear()
         return frames
 
+    @property
+    def behind(self) -> bool:
+        """After a step that sent something: whether there is more, also if nobody wakes the follower."""
+        assert self._place is not None
+        ring = self._place.ring
+        return not self._caught_up or ring.deleted or self.seq < ring.last or not ring.covers(self.seq)
+
     def progress(self) -> bytes:
         """A cursor to resume from, for a stream that has been silent."""
         self._said = self.seq

@@ -167,12 +167,7 @@ class Adapter:
             self.under_way += 1
             try:
                 ctx = await self._open(method, context, self._deadline(context))
-                frames = call(ctx, parse(method.request, raw))
-                try:
-                    async for frame in frames:
-                        await self._send(context, frame)
-                finally:
-                    await frames.aclose()  # type: ignore[attr-defined]
+                await self._send(context, call(ctx, parse(method.request, raw)))
             except asyncio.CancelledError:
                 self._observer.request(method.name, GIVEN_UP)
                 raise
@@ -206,10 +201,17 @@ class Adapter:
 
         return handle
 
-    async def _send(self, context: Context, frame: bytes) -> None:
+    async def _send(self, context: Context, frames: AsyncIterator[bytes]) -> None:
+        now = asyncio.get_running_loop().time
         try:
-            async with asyncio.timeout(limits.FOLLOWER_STALL_SECONDS):
-                await _write(context, frame)
+            async with asyncio.timeout(None) as stall:
+                try:
+                    async for frame in frames:
+                        stall.reschedule(now() + limits.FOLLOWER_STALL_SECONDS)
+                        await _write(context, frame)
+                        stall.reschedule(None)
+                finally:
+                    await frames.aclose()  # type: ignore[attr-defined]
         except TimeoutError:
             self._observer.follower_stalled()
             raise Refusal(
