@@ -20,6 +20,7 @@ from turnlog_server.domain.commands import AppendReports, CancelSession, DeleteS
 from turnlog_server.domain.refusals import Reason, Refusal
 from turnlog_server.domain.session import Status
 from turnlog_server.service import lane as lane_module
+from turnlog_server.service.clock import Clock
 from turnlog_server.store.database import Database
 
 WRITES = ("UPDATE session_heads", "INSERT INTO session_heads")
@@ -293,3 +294,18 @@ async def test_what_was_sent_and_cannot_be_looked_up_is_said_to_be_unknown(both,
         return (await log_of(other.db, session_id)).types.count("user.message") == 1
 
     await eventually(once)
+
+
+@pytest.mark.case(63)
+async def test_two_tries_that_are_the_same_to_the_byte_count_as_one_command(force_dialect, dsn):
+    async with wire_proxy(dsn) as proxy:
+        database = await Database.open(proxy.dsn, pool_size=2, force_dialect=force_dialect)
+        # Behind the log's times: every try is stamped with that of the last event.
+        async with replicas(database, clock=Clock(lambda: 0.0)) as (lane,):
+            session_id = await lane.create()
+            proxy.fault = Faults("cut-before", "cut-after")
+            sent = await lane.do(session_id, message(), None)
+            assert (await log_of(database, session_id)).types.count("user.message") == 1
+            assert sent.answer.seq == 3
+            assert (lane.counts.missing, lane.counts.applied) == (1, 1)
+        await database.close()

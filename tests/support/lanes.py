@@ -67,6 +67,7 @@ class LaneCounts:
         self.batches: list[tuple[int, int]] = []
         self.looked_again = 0
         self.applied = 0
+        self.missing = 0
 
     def batch(self, commands: int, events: int, seconds: float) -> None:
         self.batches.append((commands, events))
@@ -76,12 +77,15 @@ class LaneCounts:
 
     def resolved(self, applied: int, missing: int) -> None:
         self.applied += applied
+        self.missing += missing
 
 
 class LaneReplica:
     """A lane with what a server gives it. `refuse`: permission is refused from here on, whoever is judged."""
 
-    def __init__(self, db: Database, encoder: Encode = encode, rules: Rules = RULES) -> None:
+    def __init__(
+        self, db: Database, encoder: Encode = encode, rules: Rules = RULES, clock: Clock | None = None
+    ) -> None:
         self.db = db
         self.epochs = Epochs()
         self.counts = LaneCounts()
@@ -89,7 +93,8 @@ class LaneReplica:
         self.refuse: Refusal | None = None
         self.judged = 0
         self.caller = Caller(WORKSPACE, "prn_1", "key_1", Role.MANAGER, 1)
-        self.lane = Lane(LogWriter(db), encoder, self.published.extend, Clock(), rules, self.epochs, self.counts)
+        clock = clock or Clock()
+        self.lane = Lane(LogWriter(db), encoder, self.published.extend, clock, rules, self.epochs, self.counts)
 
     async def judge(self, caller: Caller) -> Caller:
         """Asks the database, as the authenticator does."""

@@ -381,7 +381,9 @@ class Lane:
             submission, _, _, answer = sent[index]
             facts, state = stored.get(submission.session_id, (submission.facts, None))
             self._answer(submission, Result(answer, facts, state))
-        self._observer.resolved(len(landed), len(tried) - len(landed))
+        # Commands, not tries: two tries of one may be the same to the byte, and then both are found.
+        applied = len({id(sent[index][0]) for index in landed})
+        self._observer.resolved(applied, len(tried) - applied)
 
     async def _groups(self, batch: list[Submission]) -> list[Group]:
         by_session: dict[str, list[Submission]] = {}
