@@ -5,6 +5,7 @@
 #   make test-crdb CRDB_DSN=…   all tests on a CockroachDB cluster of yours; they make databases and drop them
 #   make lint       style, types, import contracts, the contract, generated code and docs
 #   make bench      how fast it is, as ratios; needs Go, about five minutes, and a machine that does nothing else
+#   make faults     an hour of faults under load, and the checker: ARGS="--minutes 60 --seed 7"; as root, every kind
 #   make generate   the Python that is committed beside the contract, the docs made from the code
 #
 # ARGS goes to the command: make run ARGS="--listen 127.0.0.1:8000", make test ARGS="-k lane".
@@ -17,7 +18,7 @@ RECENT := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(firstword $(foreach name,python3.13 python3.12 python3.11 python3 python, \
             $(shell $(name) -c '$(RECENT)' 2>/dev/null && echo $(name))))
 
-.PHONY: run test test-crdb lint bench generate
+.PHONY: run test test-crdb lint bench faults generate
 .SUFFIXES:
 
 run: $(VENV)/.has-server
@@ -44,6 +45,9 @@ lint: $(VENV)/.has-dev
 
 bench: $(VENV)/.has-dev
 	@exec $(BIN)/python bench/run.py $(ARGS)
+
+faults: $(VENV)/.has-dev
+	@exec $(BIN)/python tests/campaign/run.py $(ARGS)
 
 generate: $(VENV)/.has-dev
 	$(BIN)/python proto/generate.py
