@@ -1,4 +1,4 @@
-"""A wire proxy that cuts connections at chosen statements, and counts each cut."""
+"""A wire proxy that breaks writing statements, by chance all the time and more in stretches, and counts each."""
 
 import asyncio
 import random
@@ -6,27 +6,43 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from support.wire import Fault, WireProxy
+from support.wire import Cut, Fails, Fault, WireProxy
 
 WRITES = re.compile(r"^\s*(WITH|INSERT|UPDATE|DELETE|COMMIT)", re.IGNORECASE)
+WEATHER: list[Fault] = [*["cut-after"] * 6, *["cut-before"] * 2, Fails("40001"), Fails("40P01")]  # type: ignore[list-item]
+NAMES: dict[Fault, str] = {
+    "cut-after": "cut-after-commit",
+    "cut-before": "cut-before-commit",
+    Fails("40001"): "fail-to-serialize",
+    Fails("40P01"): "fail-by-deadlock",
+}
 
 
 class CuttingProxy(WireProxy):
-    """armed: how many of the next writing statements are to be cut, of each kind."""
+    """weather: what share of writing statements is always broken.
 
-    def __init__(self, upstream: str, folder: Path, seed: str) -> None:
+    armed: how many of the next are to be broken besides, in each way. fell: how many were, by the fault's name.
+    """
+
+    def __init__(self, upstream: str, folder: Path, seed: str, weather: float) -> None:
         super().__init__(upstream, folder)
         self.folder = folder
         self.fault = self._choose
-        self.armed: Counter[Fault] = Counter()
-        self.cuts: Counter[str] = Counter()
+        self.armed: Counter[Cut] = Counter()
+        self.fell: Counter[str] = Counter()
+        self._weather = weather
         self._random = random.Random(seed)
 
-    def arm(self, fault: Fault, count: int) -> None:
+    def arm(self, fault: Cut, count: int) -> None:
         self.armed[fault] += count
 
     def disarm(self) -> None:
         self.armed.clear()
+
+    def calm(self) -> None:
+        """Nothing more is broken."""
+        self._weather = 0.0
+        self.disarm()
 
     async def hush(self, seconds: float) -> None:
         """Swallows everything for so long; then the connections are cut, for what was swallowed is gone."""
@@ -38,17 +54,17 @@ class CuttingProxy(WireProxy):
             self.cut_all()
 
     def _choose(self, statement: str) -> Fault | None:
-        if self.silent or not WRITES.match(statement) or self._random.random() > 0.3:
+        if self.silent or not WRITES.match(statement):
             return None
-        fault = next((fault for fault, left in self.armed.items() if left > 0), None)
+        chance = self._random.random()
+        fault = self._armed(chance) or (self._random.choice(WEATHER) if chance < self._weather else None)
         if fault is not None:
-            self.armed[fault] -= 1
-            self.cuts[fault] += 1
+            self.fell[NAMES[fault]] += 1
         return fault
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await super()._serve(reader, writer)
-        except OSError:
-            # PostgreSQL is away.
-            writer.transport.abort()
+    def _armed(self, chance: float) -> Cut | None:
+        fault = next((fault for fault, left in self.armed.items() if left > 0), None)
+        if fault is None or chance > 0.4:
+            return None
+        self.armed[fault] -= 1
+        return fault

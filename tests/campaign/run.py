@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -50,7 +51,7 @@ class Campaign:
         self._options = options
         self._seed = str(options.seed)
         self._folder: Path = options.out
-        self._scene = Scene(self._folder, self._seed, options.runners)
+        self._scene = Scene(self._folder, self._seed, options.runners, options.weather)
         self._history = History(self._folder / "history.jsonl")
         self._stack = AsyncExitStack()
         self._workers: list[asyncio.Task[None]] = []
@@ -139,6 +140,8 @@ class Campaign:
     async def _settle(self) -> None:
         """Nothing new is begun; everything that was comes to its end, and followers read it."""
         self._world.paused.set()
+        for proxy in self._scene.proxies:
+            proxy.calm()
         await self._scene.healthy()
         until = time.monotonic() + PATIENCE
         while self._world.busy or self._world.waiting or await self._behind():
@@ -181,24 +184,24 @@ class Campaign:
             return check(lines_of(self._folder / "history.jsonl"), conn)
 
     def _line(self) -> str:
-        cuts = sum(sum(proxy.cuts.values()) for proxy in self._scene.proxies)
+        cuts = sum(sum(proxy.fell.values()) for proxy in self._scene.proxies)
         return (
-            f"{sum(self._storm.counts.values())} faults and {cuts} cuts, {self._history.counts['call']} calls, "
+            f"{sum(self._storm.counts.values())} faults and {cuts} on the wire, {self._history.counts['call']} calls, "
             f"{self._world.ended} Runs, {len(self._world.sessions)} Sessions"
         )
 
     def _summary(self, verdict: Verdict, replay: str) -> dict[str, Any]:
-        cuts = sum((proxy.cuts for proxy in self._scene.proxies), Counter[str]())
         faults = Counter(self._storm.counts)
-        # The kinds of cuts are only how cuts come in stretches.
-        for armed, cut in (("cut-after-commit", "cut-after"), ("cut-before-commit", "cut-before")):
-            faults[armed] = cuts[cut]
+        # Those are only stretches in which the proxies break more, and what they break they count.
+        del faults["cut-after-commit"], faults["cut-before-commit"]
+        for proxy in self._scene.proxies:
+            faults += proxy.fell
         kept = [*self._scene.servers, *self._scene.runners, self._scene.postgres]
         return {
             "seed": self._options.seed,
             "minutes": round((time.monotonic() - self._began) / 60, 1),
             "faults": sum(faults.values()),
-            "process_kills": sum(count for name, count in faults.items() if KINDS[name].kills),
+            "process_kills": sum(count for name, count in faults.items() if name in KINDS and KINDS[name].kills),
             "faults_by_kind": dict(sorted(faults.items())),
             "kinds_not_possible_here": self._storm.skipped,
             "calls": {name: count for name, count in sorted(self._history.counts.items())},
@@ -229,6 +232,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--faults", type=int, default=0, help="Stop after so many instead, cuts of a stretch as one.")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--rate", type=float, default=1.0, help="Faults a second, on average.")
+    parser.add_argument("--weather", type=float, default=0.05, help="The share of writing statements that break.")
     parser.add_argument("--kinds", nargs="*", choices=sorted(KINDS), help="Only these.")
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--runners", type=int, default=2, help="Real runners.")
@@ -243,12 +247,19 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
+async def _until_told(campaign: Campaign) -> dict[str, Any]:
+    """Whoever ends it by SIGTERM leaves nothing running."""
+    task = asyncio.ensure_future(campaign.run())
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await task
+
+
 def main() -> int:
     """Runs a campaign; 0 where nothing is broken."""
     network.enter_own()
     options = _options(sys.argv[1:])
     print(f"seed {options.seed}, in {options.out}", file=sys.stderr, flush=True)
-    summary = asyncio.run(Campaign(options).run())
+    summary = asyncio.run(_until_told(Campaign(options)))
     text = json.dumps(summary, indent=2)
     (options.out / "summary.json").write_text(text + "\n")
     print(text)

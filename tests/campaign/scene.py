@@ -19,7 +19,7 @@ from support.replicas import Live, Rpc, Space, make_space
 
 BIN = Path(sys.executable).parent
 HERE = Path(__file__).parent
-LEASE_SECONDS = 4.0
+LEASE_SECONDS = 7.0
 DISK_MEGABYTES = 1024
 SETTINGS = (
     "--safety-poll-seconds", "0.3", "--runner-lease-ttl-seconds", str(LEASE_SECONDS), "--runner-heartbeat-seconds", "1",
@@ -32,9 +32,9 @@ FAKETIME = next(iter(sorted(glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1"))
 
 
 class Scene:
-    """folder: where logs and all data are. real_runners: how many `turnlog runner` processes."""
+    """folder: where logs and all data are. real_runners: how many real ones. weather: see the proxy."""
 
-    def __init__(self, folder: Path, seed: str, real_runners: int) -> None:
+    def __init__(self, folder: Path, seed: str, real_runners: int, weather: float) -> None:
         self.folder = folder
         self.seed = seed
         self.own_network = network.inside()
@@ -46,6 +46,7 @@ class Scene:
         self.addresses: list[str] = []
         self.space: Space
         self._real_runners = real_runners
+        self._weather = weather
         self._dsn_file = folder / "dsn.json"
         self.postgres: Kept
 
@@ -117,7 +118,7 @@ class Scene:
     async def _start_server(self, number: int) -> None:
         sockets = Path(f"/tmp/tlc-{os.getpid()}-{number}")
         sockets.mkdir()
-        proxy = await CuttingProxy(self.dsn, sockets, f"{self.seed}/proxy-{number}").start()
+        proxy = await CuttingProxy(self.dsn, sockets, f"{self.seed}/proxy-{number}", self._weather).start()
         self.proxies.append(proxy)
         address = f"127.0.0.{number + 2}:7777" if self.own_network else f"127.0.0.1:{_free_port()}"
         self.addresses.append(address)
@@ -131,7 +132,7 @@ class Scene:
         near, far = self.addresses[number % 2], self.addresses[1 - number % 2]
         name = f"runner-{number}"
         argv = [
-            str(BIN / "turnlog"), "--address", f"ipv4:{near},{far}", "--plaintext", "--json", "runner", "start",
+            str(BIN / "turnlog"), "--address", f"{near},{far}", "--plaintext", "--json", "runner", "start",
             "--harness", f"{self.space.harness}={sys.executable} -S -E {HERE / 'harness.py'}",
             "--data-dir", str(self.folder / name), "--capacity", "4", "--drain-grace", "3s",
         ]  # fmt: skip
