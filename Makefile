@@ -4,8 +4,12 @@
 #   make test       all tests; those whose tool is not here are listed as skipped
 #   make test-crdb CRDB_DSN=…   all tests on a CockroachDB cluster of yours; they make databases and drop them
 #   make lint       style, types, import contracts, the contract, generated code and docs
-#   make bench      how fast it is, as ratios; needs Go, about five minutes, and a machine that does nothing else
+#   make bench      how fast it is, as ratios; needs Go, about five minutes, and a machine that does nothing else;
+#                   bench-peers measures beside others, bench-growth with ten million events
 #   make faults     an hour of faults under load, and the checker: ARGS="--minutes 60 --seed 7"; as root, every kind
+#   make soak       an hour of mixed load, and whether anything grew: ARGS="--minutes 60 --seed 1"; writes docs/soak.md
+#   make image      the container image `turnlog`, by docker, podman or buildah
+#   make test-image makes the image without a registry of images and runs it; as root, needs buildah and debootstrap
 #   make generate   the Python that is committed beside the contract, the docs made from the code
 #
 # ARGS goes to the command: make run ARGS="--listen 127.0.0.1:8000", make test ARGS="-k lane".
@@ -18,7 +22,7 @@ RECENT := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(firstword $(foreach name,python3.13 python3.12 python3.11 python3 python, \
             $(shell $(name) -c '$(RECENT)' 2>/dev/null && echo $(name))))
 
-.PHONY: run test test-crdb lint bench faults generate
+.PHONY: run test test-crdb lint bench faults generate soak image test-image
 .SUFFIXES:
 
 run: $(VENV)/.has-server
@@ -46,8 +50,26 @@ lint: $(VENV)/.has-dev
 bench: $(VENV)/.has-dev
 	@exec $(BIN)/python bench/run.py $(ARGS)
 
+bench-peers: $(VENV)/.has-dev
+	@exec $(BIN)/python bench/peers.py $(ARGS)
+
+bench-growth: $(VENV)/.has-dev
+	@exec $(BIN)/python bench/growth.py $(ARGS)
+
 faults: $(VENV)/.has-dev
 	@exec $(BIN)/python tests/campaign/run.py $(ARGS)
+
+soak: $(VENV)/.has-dev
+	@PYTHONPATH=tests exec $(BIN)/python -m soak $(ARGS)
+
+ENGINE ?= $(firstword $(foreach name,docker podman buildah,$(shell command -v $(name))) docker)
+
+image:
+	$(ENGINE) build $(ARGS) -t turnlog .
+
+# Not one of the tests that `make test` runs: it takes minutes, and a gigabyte while it runs.
+test-image: $(VENV)/.has-dev
+	@exec $(BIN)/python -m pytest tests/image/built_image.py $(ARGS)
 
 generate: $(VENV)/.has-dev
 	$(BIN)/python proto/generate.py

@@ -24,11 +24,8 @@ SERIES = {
 
 def draw(found: dict[str, Any], to: Path) -> None:
     """One file."""
-    plt.rcParams.update({"font.size": 10, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": FAINT})
-    layout: Any = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12, rect=(0, 0.035, 1, 0.92))
-    figure = plt.figure(figsize=(12.5, 9.5), layout=layout)
-    panels: Any = figure.subfigures(2, 1)
-    upper, lower = panels
+    title = "Turnlog: what a durable append costs, beside a call that does nothing"
+    figure, upper, lower = figure_of(found, title, "events of 1 KB")
     axes = dict(zip(("rates", "delays"), upper.subplots(1, 2), strict=True)) | {"lines": lower.subplots()}
     for key, (label, colour) in SERIES.items():
         _series(axes["rates"], found, key, "rate", label, colour)
@@ -41,18 +38,26 @@ def draw(found: dict[str, Any], to: Path) -> None:
     axes["delays"].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes["delays"].yaxis.set_minor_locator(NullLocator())
     axes["delays"].legend(frameon=False, loc="upper left")
-    _lines(axes["lines"], found["lines"])
+    lines(axes["lines"], found["lines"])
+    figure.savefig(to, dpi=120)
+    plt.close(figure)
+
+
+def figure_of(found: dict[str, Any], title: str, also: str) -> tuple[Any, Any, Any]:
+    """A figure with its title and what was measured on, and its upper and lower half."""
+    plt.rcParams.update({"font.size": 10, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": FAINT})
+    layout: Any = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12, rect=(0, 0.05, 1, 0.905))
+    figure = plt.figure(figsize=(12.5, 9.5), layout=layout)
+    panels: Any = figure.subfigures(2, 1)
     named = found["machine"]
-    title = "Turnlog: what a durable append costs, beside a call that does nothing"
     figure.text(0.012, 0.965, title, fontsize=15, weight="bold")
     says = (
         f"{named['cores']} cores of {named['cpu']} · PostgreSQL {named['postgresql']}, fsync {named['fsync']} · "
-        f"Python {named['python']}, grpcio {named['grpcio']} · events of 1 KB · "
-        f"{len(found['repetitions'])} × {found['seconds']:g} s · {named['time'][:10]} · {named['commit']}"
+        f"Python {named['python']}, grpcio {named['grpcio']} · "
+        f"{len(found['repetitions'])} × {found['seconds']:g} s · {named['time'][:10]} · {named['commit']}\n{also}"
     )
-    figure.text(0.012, 0.015, says, color=GREY, fontsize=9)
-    figure.savefig(to, dpi=120)
-    plt.close(figure)
+    figure.text(0.012, 0.012, says, color=GREY, fontsize=9)
+    return figure, *panels
 
 
 def _values(found: dict[str, Any], key: str, what: str) -> list[list[float]]:
@@ -82,22 +87,23 @@ def _axes(axes: Any, title: str, unit: str) -> None:
     axes.tick_params(length=0)
 
 
-def _lines(axes: Any, lines: list[dict[str, Any]]) -> None:
+def lines(axes: Any, judged: list[dict[str, Any]]) -> None:
     """How far each line is from its gate, as a factor: right of one it holds."""
     axes.set_title("Each line against its gate, as a factor: further right is better", loc="left", fontsize=11)
-    factors = [_factor(line, line["gate"], line["value"]) for line in lines]
-    goals = [_factor(line, line["gate"], line["goal"]) for line in lines]
-    places = range(len(lines))
-    colours = [HOLDS if line["holds"] else FAILS for line in lines]
+    shown = [line for line in judged if line["value"] is not None]
+    factors = [_factor(line, line["gate"], line["value"]) for line in shown]
+    goals = [_factor(line, line["gate"], line["goal"]) for line in shown]
+    places = range(len(shown))
+    colours = [HOLDS if line["holds"] else FAILS for line in shown]
     axes.barh(places, [factor - 1 for factor in factors], left=1, color=colours, height=0.5)
     axes.scatter(goals, places, marker="|", s=170, color=INK, linewidth=1.6, label="goal", zorder=3)
     axes.axvline(1, color=INK, linewidth=1, label="gate")
-    axes.set_yticks(places, [f"{line['line']}  {line['says']}" for line in lines], fontsize=9)
+    axes.set_yticks(places, [f"{line['line']}  {line['says']}" for line in shown], fontsize=9)
     axes.invert_yaxis()
     axes.set_xscale("log", base=2)
     axes.set_xlim(min(*factors, 0.5) / 1.1, max(*factors, *goals) * 1.6)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} ×"))
-    for place, line in zip(places, lines, strict=True):
+    for place, line in zip(places, shown, strict=True):
         says = f"{line['value']:.2f}, gate {line['gate']:g}, goal {line['goal']:g}"
         at_right: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center"}
         axes.text(0.995, place, says, fontsize=8.5, color=GREY, **at_right)

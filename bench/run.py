@@ -6,51 +6,17 @@ the median of its ratios. Exit code 1 when a gate does not hold.
 
 import argparse
 import asyncio
-import json
-import os
-import platform
-import re
-import statistics
-import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import plot
-import psycopg
 import streams
 import unary
 import uvloop
+from table import Line, Repetition, judged, keep, machine, over, report
 from world import EMPTY, HERE, Load, World, open_world
 from yardsticks import transactions
-
-Repetition = dict[str, Any]
-LIBRARIES = ("grpcio", "protobuf", "protovalidate", "psycopg", "msgspec", "uvloop")
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line of the table. higher: a gate is a least value, otherwise a most."""
-
-    number: str
-    says: str
-    ratio: Callable[[Repetition], float]
-    gate: float
-    goal: float
-    higher: bool = True
-
-    def holds(self, value: float) -> bool:
-        """Whether the gate does."""
-        return value >= self.gate if self.higher else value <= self.gate
-
-
-def over(part: str, above: str, below: str, key: str = "rate") -> Callable[[Repetition], float]:
-    """The ratio of two reports of one part."""
-    return lambda repetition: repetition[part][above][key] / repetition[part][below][key]
 
 
 def _single_commits(repetition: Repetition) -> float:
@@ -65,6 +31,7 @@ LINES = (
     Line("2b", "append ÷ a transaction each, one Session", over("at_64", "hot", "hot_one_transaction"), 4, 8),
     Line("3", "streamed append ÷ a transaction each, PostgreSQL alone", over("streams", "append", "pg"), 6, 12),
     Line("5", "append beyond empty, alone, in single commits", _single_commits, 2.5, 1.5, higher=False),
+    Line("6", "append, 64 in flight, flushes 2 ms slower ÷ not", over("flush", "slow", "quick"), 0.7, 1.0),
     Line("7a", "live follow p50 ÷ ack p50", lambda r: _live(r, 1, "ack_p50"), 1.3, 1.0, higher=False),
     Line("7b", "live follow p50 ÷ empty call, 10 followers", lambda r: _live(r, 10, "empty_p50"), 3, 2, higher=False),
     Line("7c", "live follow p50 ÷ empty call, 100 followers", lambda r: _live(r, 100, "empty_p50"), 6, 4, higher=False),
@@ -87,6 +54,7 @@ async def repeat(world: World, load: Load, seconds: float) -> Repetition:
     repetition: Repetition = {
         "at_64": await unary.at_64(world, load, seconds),
         "alone": await unary.alone(world, load, seconds),
+        "flush": await unary.flush(world, load, seconds),
         "live": {str(count): await streams.live(world, count, 200) for count in (1, 10, 100)},
     }
     log = await streams.Log.write(world, 20_000)
@@ -101,35 +69,6 @@ async def repeat(world: World, load: Load, seconds: float) -> Repetition:
     return repetition
 
 
-async def machine(world: World) -> dict[str, Any]:
-    """What was measured on."""
-    async with await psycopg.AsyncConnection.connect(world.dsn) as conn:
-        cursor = await conn.execute("SELECT current_setting('server_version'), current_setting('fsync')")
-        postgres, fsync = (await cursor.fetchall())[0]
-    return {
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": _says("git", "-C", str(HERE), "rev-parse", "--short", "HEAD"),
-        "cores": os.cpu_count(),
-        "cpu": _cpu(),
-        "kernel": platform.release(),
-        "load_before": os.getloadavg()[0],
-        "python": platform.python_version(),
-        "postgresql": postgres,
-        "fsync": fsync,
-        "go": _says("go", "env", "GOVERSION"),
-        **{name: version(name) for name in LIBRARIES},
-    }
-
-
-def _says(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-
-
-def _cpu() -> str:
-    known = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    return known[1] if known else platform.machine()
-
-
 async def measure(repetitions: int, seconds: float) -> dict[str, Any]:
     """The whole run."""
     async with open_world() as (world, load):
@@ -138,39 +77,8 @@ async def measure(repetitions: int, seconds: float) -> dict[str, Any]:
         for number in range(repetitions):
             print(f"repetition {number + 1} of {repetitions}", file=sys.stderr, flush=True)
             found["repetitions"].append(await repeat(world, load, seconds))
-    found["lines"] = [_judged(line, found["repetitions"]) for line in LINES]
+    found["lines"] = [judged(line, found["repetitions"]) for line in LINES]
     return found
-
-
-def _judged(line: Line, repetitions: list[Repetition]) -> dict[str, Any]:
-    ratios = [round(line.ratio(repetition), 3) for repetition in repetitions]
-    value = statistics.median(ratios)
-    return {
-        "line": line.number,
-        "says": line.says,
-        "value": value,
-        "ratios": ratios,
-        "gate": line.gate,
-        "goal": line.goal,
-        "higher_is_better": line.higher,
-        "holds": line.holds(value),
-    }
-
-
-def report(found: dict[str, Any]) -> str:
-    """For people."""
-    named = found["machine"]
-    rows = [
-        f"{named['cores']} cores of {named['cpu']}, PostgreSQL {named['postgresql']} (fsync {named['fsync']}), "
-        f"Python {named['python']}, grpcio {named['grpcio']}, load {named['load_before']:.1f} before"
-    ]
-    for line in found["lines"]:
-        sign = "≥" if line["higher_is_better"] else "≤"
-        rows.append(
-            f"{line['line']:>3}  {line['says']:<56} {line['value']:>8.2f}   gate {sign} {line['gate']:<5g} "
-            f"goal {line['goal']:<5g} {'' if line['holds'] else 'DOES NOT HOLD'}".rstrip()
-        )
-    return "\n".join(rows)
 
 
 def main() -> int:
@@ -182,12 +90,10 @@ def main() -> int:
     given = parser.parse_args()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         found = runner.run(measure(given.repetitions, given.seconds))
-    given.results.mkdir(exist_ok=True)
-    name = found["machine"]["time"].replace(":", "").split("+")[0]
-    (given.results / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
-    plot.draw(found, given.results / f"{name}.png")
+    stem = keep(found, given.results)
+    plot.draw(found, stem.with_suffix(".png"))
     print(report(found))
-    print(f"kept in {given.results / name}.json and .png")
+    print(f"kept in {stem}.json and .png")
     return 0 if all(line["holds"] for line in found["lines"]) else 1
 
 

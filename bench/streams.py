@@ -14,10 +14,9 @@ from typing import Any
 import grpc
 from turnlog.runner.v1 import runner_service_pb2 as fleet
 from turnlog.v1 import event_service_pb2 as events
-from world import ALONE, APPEND, EMPTY, HARNESS, KILOBYTE, World
+from world import ALONE, APPEND, EMPTY, FOLLOW, HARNESS, KILOBYTE, World
 
 CONNECT = "/turnlog.runner.v1.RunnerService/Connect"
-FOLLOW = "/turnlog.v1.EventService/FollowEvents"
 
 EVENTS_A_MESSAGE = 16
 # Half of what a runner may have unacknowledged.
@@ -29,7 +28,7 @@ EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]
 class Runner:
     """A runner's stream with one Run of each of its Sessions, into which it appends as fast as it is acknowledged."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, text: str = KILOBYTE) -> None:
         self._channel = grpc.aio.insecure_channel(world.address, options=ALONE)
         stub: Any = self._channel.stream_stream(CONNECT, None, fleet.ConnectResponse.FromString)
         self._call = stub(metadata=(("authorization", f"Bearer {world.runner_key}"),))
@@ -38,7 +37,7 @@ class Runner:
         self._writing = asyncio.Lock()
         self._beating: asyncio.Task[None] | None = None
         event = fleet.RunnerEvent()
-        event.agent_message.parts.add(text=KILOBYTE)
+        event.agent_message.parts.add(text=text)
         self._events = fleet.ConnectRequest(append=fleet.Append(events=[event] * EVENTS_A_MESSAGE)).append
 
     async def take(self, runs: int) -> list[str]:
@@ -92,6 +91,13 @@ class Runner:
         """One message, acknowledged."""
         await self._write(self._message(self.offers[0]))
         await self._expect("ack")
+
+    async def settle(self) -> None:
+        """Ends its first Run well."""
+        lease = self._lease(self.offers[0])
+        await self._send(settle=fleet.Settle(lease=lease, outcome="OUTCOME_SUCCEEDED"))
+        while (await self._expect("ack")).through < lease.message_no:
+            pass
 
     async def _beat(self) -> None:
         while True:

@@ -4,7 +4,7 @@ import statistics
 from typing import Any
 
 from world import APPEND, BENCH, EMPTY, Load, World
-from yardsticks import single_commits
+from yardsticks import commit_delay, single_commits
 
 Report = dict[str, Any]
 
@@ -90,6 +90,19 @@ async def alone(world: World, load: Load, seconds: float) -> dict[str, Report]:
     found = await side_by_side(sides, seconds)
     again = await single_commits(world, seconds / 2)
     return {**found, "commit": {key: (commit[key] + again[key]) / 2 for key in commit}}
+
+
+async def flush(world: World, load: Load, seconds: float) -> dict[str, Report]:
+    """Line 6: the same appends on a disk that takes two milliseconds longer to say that it has written."""
+    sides = {"quick": Side(world, load, APPEND, IN_FLIGHT), "slow": Side(world, load, APPEND, IN_FLIGHT)}
+    try:
+        for _ in range(WINDOWS):
+            for name, side in sides.items():
+                await commit_delay(world, 2_000 if name == "slow" else 0)
+                await side.window(seconds / WINDOWS)
+    finally:
+        await commit_delay(world, 0)
+    return {name: side.report() for name, side in sides.items()}
 
 
 async def curve(world: World, load: Load, seconds: float) -> dict[str, list[Report]]:

