@@ -15,8 +15,10 @@ from turnlog_server.store.errors import StoreSetupError
 T = TypeVar("T")
 
 # New objects before the collector looks at the youngest, and how often it looks at the older ones for each such look.
-# Python's own 700 is a tenth of the time of a busy server, which makes few cycles and remembers many Sessions.
-COLLECT = (20_000, 50, 50)
+# Python's own 700 is a tenth of the time of a busy server, which makes few cycles and remembers many Sessions. Not more
+# at once than takes a few hundredths of a second even if all of it is garbage, as where thousands of streams end: the
+# event loop waits for it. All that is remembered is looked at rarely.
+COLLECT = (10_000, 4, 600)
 
 
 def run(work: Callable[[], Awaitable[T]]) -> T:
