@@ -5,6 +5,7 @@ import asyncio
 import json
 import os
 import secrets
+import signal
 import sys
 import tempfile
 import time
@@ -33,6 +34,8 @@ async def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             async with world(dsn, Path(folder)) as fuzzed:
                 campaign = Campaign(fuzzed, asked.seed, asked.keep, lambda text: print(text, flush=True))
+                for number in (signal.SIGINT, signal.SIGTERM):
+                    asyncio.get_running_loop().add_signal_handler(number, setattr, campaign, "stopping", True)
                 await campaign.run(asked.messages, asked.first_round, asked.seconds)
                 longest, warnings = fuzzed.meter.longest, fuzzed.warnings()
         code, said = await replayed(dsn)

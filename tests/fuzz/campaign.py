@@ -25,14 +25,14 @@ OF_RUNNERS = 1 << 24
 
 @dataclass
 class Campaign:
-    """folder: where what fails is kept. say: told of progress."""
+    """folder: where what fails is kept. say: told of progress. stopping: this round is the last."""
 
     world: World
     seed: int
     folder: Path
     say: Callable[[str], None] = print
     tally: Tally = field(default_factory=Tally)
-    callbacks: list[str] = field(default_factory=list)
+    stopping: bool = False
 
     async def run(self, messages: int, first_round: int = 0, seconds: float = float("inf")) -> None:
         """As many rounds as it takes for so many messages, or until the time is over."""
@@ -41,7 +41,7 @@ class Campaign:
         rpcs = [self.world.live.rpc(None) for _ in range(CHANNELS)]
         self._channels = [rpc.channel for rpc in rpcs]
         number, told = first_round, 0.0
-        while self.tally.messages < messages and time.monotonic() < until:
+        while self.tally.messages < messages and time.monotonic() < until and not self.stopping:
             before = len(self.tally.faults)
             await self.round(number)
             pace = self.tally.messages / (time.monotonic() - began)

@@ -43,7 +43,7 @@ class Entry:
     def of_episode(cls, episode: "Episode", world: "World") -> "Entry":
         """A stream that failed."""
         raw = episode.sent[-20:]
-        return cls(episode.fault, "Connect", [packed(each) for each in raw], episode.state, _within(raw, world.names))
+        return cls(episode.fault, "Connect", [packed(each) for each in raw], episode.first, _within(raw, world.names))
 
     def messages(self, names: Names) -> list[bytes]:
         """The messages, with ids of things that exist now."""

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import time
+from collections import Counter
 from typing import Any, TextIO
 
 LIMIT_SECONDS = 0.05
@@ -68,13 +69,15 @@ class Meter:
         callback = handle._callback  # type: ignore[attr-defined]
         task = getattr(callback, "__self__", None)
         what = task.get_coro().__qualname__ if isinstance(task, asyncio.Task) else repr(callback)[:200]
-        line = {
+        line: dict[str, Any] = {
             "within": within,
             "ms": round(took * 1000, 1),
             "collector_ms": round(self._collected * 1000, 1),
             "what": what,
             "checked": self._checked,
         }
+        if self._collected > LIMIT_SECONDS / 2:
+            line["objects"] = Counter(type(each).__qualname__ for each in gc.get_objects()).most_common(8)
         self._out.write(json.dumps(line) + "\n")
         self._out.flush()
 

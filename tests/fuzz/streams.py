@@ -32,7 +32,10 @@ class NothingToDo(Exception):
 
 
 class Episode:
-    """One stream from its first message to its end. sent: what was fuzzed, as bytes. fault: what is wrong."""
+    """One stream from its first message to its end.
+
+    first: the state that it begins in. sent: what was fuzzed, as bytes. fault: what is wrong with how it went.
+    """
 
     def __init__(self, channel: grpc.aio.Channel, space: Space, names: Names, rng: Random, tally: Tally) -> None:
         self.sent: list[bytes] = []
@@ -41,12 +44,12 @@ class Episode:
         self._space = space
         self._names = names.copy()
         self._rng = rng
+        self.first = rng.choice(WANTED)
         self._tally = tally
         self._call = channel.stream_stream(PATH, None, fleet.ConnectResponse.FromString)(
             metadata=(("authorization", f"Bearer {space.runner_key}"),)
         )
         self._given: Iterator[bytes] | None = None
-        self._first = ""
         self._offer: fleet.Offer | None = None
         self._through = 0
         self._runner_id = "rnr_" + "".join(rng.choice("0123456789abcdefghijklmnopqrstuv") for _ in range(26))
@@ -56,13 +59,13 @@ class Episode:
         """One that sends what a file of the corpus has, in the state that it was sent in."""
         episode = cls(channel, space, names, Random(0), tally)
         episode._given = iter(entry.messages(names))
-        episode._first = entry.state
+        episode.first = entry.state
         return episode
 
     async def play(self, budget: int) -> None:
         """Sends up to so many fuzzed messages; fewer where the stream ends before."""
         try:
-            await self._reach(self._first or self._rng.choice(WANTED))
+            await self._reach(self.first)
             while len(self.sent) < budget and not self.fault:
                 await self._burst(min(budget - len(self.sent), self._rng.randint(1, BURST)))
                 if not await self._echo():
@@ -78,7 +81,11 @@ class Episode:
         except grpc.aio.AioRpcError as error:
             self._judge(of_error(error))
         except TimeoutError:
-            self.fault = f"no answer within {ANSWER_SECONDS:g} seconds in the state {self.state}"
+            open_here = await self._space.live.metric("turnlog_open_streams", method="Connect")
+            self.fault = (
+                f"no answer within {ANSWER_SECONDS:g} seconds in the state {self.state}, first {self.first!r}; "
+                f"streams open at the server: {open_here:g}"
+            )
         finally:
             self._call.cancel()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from fuzz.grammar import Names
 from support.replicas import METHODS, QUICK, FakeRunner, Follow, Live, Space, fresh, live_replica, make_space
-from support.server_process import ran
+from support.server_process import ServerProcess
 from turnlog.v1 import event_pb2
 from turnlog_server.domain.access import PERMISSIONS, VERBS, Role
 
@@ -178,6 +178,8 @@ async def world(dsn: str, folder: Path) -> AsyncIterator[World]:
 
 
 async def replayed(dsn: str) -> tuple[int, str]:
-    """What `turnlog-server check --replay` makes of the database: exit code and output."""
+    """What `turnlog-server check --replay` makes of the database, however much it holds: exit code and output."""
     with tempfile.TemporaryDirectory() as folder:
-        return await ran("check", "--replay", cwd=Path(folder), database_url=dsn)
+        process = await ServerProcess.start("check", "--replay", cwd=Path(folder), database_url=dsn)
+        await process.process.wait()
+        return await process.ends(), process.said
