@@ -7,6 +7,7 @@
 #   make bench      how fast it is, as ratios; needs Go, about five minutes, and a machine that does nothing else;
 #                   bench-peers measures beside others, bench-growth with ten million events
 #   make faults     an hour of faults under load, and the checker: ARGS="--minutes 60 --seed 7"; as root, every kind
+#   make fuzz       any number of messages that nobody meant: ARGS="--messages 1000000 --seed 7"
 #   make soak       an hour of mixed load, and whether anything grew: ARGS="--minutes 60 --seed 1"; writes docs/soak.md
 #   make image      the container image `turnlog`, by docker, podman or buildah
 #   make test-image makes the image without a registry of images and runs it; as root, needs buildah and debootstrap
@@ -22,7 +23,7 @@ RECENT := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(firstword $(foreach name,python3.13 python3.12 python3.11 python3 python, \
             $(shell $(name) -c '$(RECENT)' 2>/dev/null && echo $(name))))
 
-.PHONY: run test test-crdb lint bench faults generate soak image test-image
+.PHONY: run test test-crdb lint bench faults fuzz generate soak image test-image
 .SUFFIXES:
 
 run: $(VENV)/.has-server
@@ -58,6 +59,9 @@ bench-growth: $(VENV)/.has-dev
 
 faults: $(VENV)/.has-dev
 	@exec $(BIN)/python tests/campaign/run.py $(ARGS)
+
+fuzz: $(VENV)/.has-dev
+	@PYTHONPATH=tests exec $(BIN)/python -m fuzz $(ARGS)
 
 soak: $(VENV)/.has-dev
 	@PYTHONPATH=tests exec $(BIN)/python -m soak $(ARGS)

@@ -25,7 +25,7 @@ async def main() -> int:
     options.add_argument("--seed", type=int, default=secrets.randbelow(2**32), help="a fresh one where it is left out")
     options.add_argument("--first-round", type=int, default=0, help="begin with this one, to see it again")
     options.add_argument("--seconds", type=float, default=float("inf"), help="stop after this long")
-    options.add_argument("--keep", type=Path, default=Path("fuzz-found"), help="folder for inputs that fail")
+    options.add_argument("--keep", type=Path, default=Path(".cache/fuzz"), help="folder for inputs that fail")
     asked = options.parse_args()
     print(f"seed {asked.seed}", flush=True)
     began = time.monotonic()
