@@ -27,6 +27,7 @@ class Told:
     tries: dict[str, Answers] = field(default_factory=lambda: defaultdict(list))
     heads: dict[str, list[Line]] = field(default_factory=lambda: defaultdict(list))
     seen: dict[str, dict[str, Seen]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(Seen)))
+    revoked: dict[str, int] = field(default_factory=dict)
     broken: list[Broken] = field(default_factory=list)
 
 
@@ -44,6 +45,8 @@ def read(lines: Iterable[Line]) -> Told:
                 told.tries[request][index] = (told.tries[request][index][0], line)
             case "head":
                 told.heads[line["session"]].append(line)
+            case "revoked":
+                told.revoked[line["client"]] = line["t"]
             case "seen":
                 told.broken += _delivered(told.seen[line["session"]][line["follower"]], line)
     return told
@@ -97,6 +100,7 @@ class Requests:
             all_refused = all(answer is not None and answer["op"] == "refused" for _, answer in tries)
             session = oks[0]["session"] if oks else tries[0][0]["session"]
             yield from _answers(name, session, oks)
+            yield from self._access(name, session, tries)
             if all(answer is not None and answer.get("reason") == FENCED for _, answer in tries):
                 if self._places[name]:
                     yield Broken("Fenced", session, f"{name} was sent without a lease, and is at {self._places[name]}")
@@ -106,6 +110,17 @@ class Requests:
                 yield from self._memory(name, session, oks, all_refused)
         yield from self._order()
         yield from self._reads()
+
+    def _access(self, name: str, session: str, tries: Answers) -> Iterator[Broken]:
+        """What is sent after a revocation was answered is refused, and changes nothing."""
+        since = self._told.revoked.get(tries[0][0]["client"])
+        if since is None:
+            return
+        late = [answer for sent, answer in tries if sent["t"] > since]
+        if any(answer is not None and answer["op"] == "ok" for answer in late):
+            yield Broken("CurrentAccess", session, f"{name} was answered OK after its key was revoked")
+        if len(late) == len(tries) and self._places[name]:
+            yield Broken("CurrentAccess", session, f"{name} was sent after its key was revoked: {self._places[name]}")
 
     def _effects(self, name: str, session: str, oks: list[Line], all_refused: bool) -> Iterator[Broken]:
         places = self._places[name]

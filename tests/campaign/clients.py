@@ -83,10 +83,10 @@ class World:
 class Client:
     """One caller, with a connection to each replica."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: World, name: str, key: str = "") -> None:
         self._world = world
         self.name = name
-        self._rpcs = [Rpc(address, world.key) for address in world.addresses]
+        self._rpcs = [Rpc(address, key or world.key) for address in world.addresses]
         self._random = random.Random(f"{world.seed}/{name}")
         self._numbers = itertools.count(1)
 

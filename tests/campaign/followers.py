@@ -1,6 +1,7 @@
 """Followers: every event of every Session, from where they were cut, written down as the bytes that came."""
 
 import asyncio
+import contextlib
 import random
 from typing import Any
 
@@ -11,9 +12,15 @@ from campaign.log_checks import ENDS
 from campaign.raw_frames import bodies_of
 from support.replicas import Rpc
 from turnlog.v1.event_pb2 import Event
-from turnlog.v1.event_service_pb2 import FollowEventsRequest, FollowEventsResponse
+from turnlog.v1.event_service_pb2 import (
+    FollowEventsRequest,
+    FollowEventsResponse,
+    FollowSessionsRequest,
+    FollowSessionsResponse,
+)
 
 METHOD = "/turnlog.v1.EventService/FollowEvents"
+METHOD_FOR_ALL = "/turnlog.v1.EventService/FollowSessions"
 TERMINAL = ("session.status_completed", "session.status_failed", "session.status_canceled")
 
 
@@ -64,12 +71,9 @@ class Follower:
         return False
 
     def _take(self, frame: bytes) -> None:
-        bodies = bodies_of(frame) if FollowEventsResponse.FromString(frame).HasField("events") else []
-        events = [Event.FromString(body) for body in bodies]
-        if not events:
+        if not FollowEventsResponse.FromString(frame).HasField("events"):
             return
-        told = [(event.seq, digest(body)) for event, body in zip(events, bodies, strict=True)]
-        self._world.history.seen(self._name, self._session.session_id, told)
+        events = _noted(self._world, self._name, self.session_id, frame)
         self.last = events[-1].seq
         if self._reports:
             for event in events:
@@ -88,3 +92,59 @@ class Follower:
             session.active = ""
         elif event.type in TERMINAL:
             session.over = True
+
+
+class FollowerOfAll:
+    """Follows all Sessions that there are on one stream, and opens it again with those that came since."""
+
+    def __init__(self, world: World, name: str, rpcs: list[Rpc]) -> None:
+        self._world = world
+        self._name = name
+        self._rpcs = rpcs
+        self._random = random.Random(f"{world.seed}/{name}")
+        self.cursors: dict[str, int] = {}
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            if self._world.sessions:
+                with contextlib.suppress(grpc.aio.AioRpcError, TimeoutError):
+                    await self._follow()
+            await asyncio.sleep(self._random.uniform(0.1, 0.5))
+
+    async def _follow(self) -> None:
+        cursors = {each.session_id: self.cursors.get(each.session_id, 0) for each in self._world.sessions.values()}
+        # At most 1,000 at a time: without those that ended and were read.
+        for session_id, session in self._world.sessions.items():
+            if session.over and cursors[session_id] >= session.seen:
+                del cursors[session_id]
+        if not cursors:
+            return
+        rpc = self._random.choice(self._rpcs)
+        request = FollowSessionsRequest(
+            sessions=[{"session_id": each, "after_seq": after} for each, after in cursors.items()]  # type: ignore[misc]
+        )
+        call = rpc.channel.unary_stream(METHOD_FOR_ALL, FollowSessionsRequest.SerializeToString, None)(
+            request, metadata=[("authorization", f"Bearer {rpc.key}")]
+        )
+        try:
+            for _ in range(self._random.choice([30, 300])):
+                async with asyncio.timeout(8):
+                    frame = await call.read()
+                if frame is grpc.aio.EOF:
+                    return
+                parsed = FollowSessionsResponse.FromString(frame)
+                if parsed.HasField("events"):
+                    events = _noted(self._world, self._name, parsed.session_id, frame)
+                    self.cursors[parsed.session_id] = events[-1].seq
+        finally:
+            call.cancel()
+
+
+def _noted(world: World, follower: str, session_id: str, frame: bytes) -> list[Event]:
+    """The events of a frame, once they are in the history."""
+    bodies = bodies_of(frame)
+    events = [Event.FromString(body) for body in bodies]
+    told = [(event.seq, digest(body)) for event, body in zip(events, bodies, strict=True)]
+    world.history.seen(follower, session_id, told)
+    return events

@@ -8,6 +8,7 @@
     {"op": "unknown", "id", "reason"}                                             or nobody knows
     {"op": "head", "client", "session", "began", "seq"}                           a read that was sent at `began`
     {"op": "seen", "follower", "session", "events": [[seq, digest], …]}           what a follow delivered
+    {"op": "revoked", "client"}                                                   the key of this client, by an answer
     {"op": "fault", "kind", …}                                                    for people
 
 `request` names a request over all of its tries. `marker` is a text that its event carries, and no other: empty where

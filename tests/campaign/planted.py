@@ -265,3 +265,19 @@ def a_run_ends_twice(it: Tampered) -> None:
 def a_run_never_ends(it: Tampered) -> None:
     session_id, event = it.event("run.queued")
     it.append(session_id, event, run_id="run_forgotten")
+
+
+@bug("CurrentAccess", "was answered OK after its key was revoked")
+def a_revoked_key_still_opens(it: Tampered) -> None:
+    answer = it.line("ok", lambda line: line["seq"] > 0)
+    sent = it.call_of(answer)
+    it.add(op="revoked", client=sent["client"], t=sent["t"] - 1)
+
+
+@bug("CurrentAccess", "was sent after its key was revoked")
+def a_revoked_key_still_writes(it: Tampered) -> None:
+    answer = it.line("ok", lambda line: line["seq"] > 0)
+    sent = it.call_of(answer)
+    it.lines.remove(answer)
+    it.add(op="unknown", id=answer["id"], reason="UNAVAILABLE")
+    it.add(op="revoked", client=sent["client"], t=sent["t"] - 1)

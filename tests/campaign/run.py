@@ -27,8 +27,9 @@ from campaign import network
 from campaign.checker import Verdict, check
 from campaign.clients import Client, World
 from campaign.faults import KINDS
-from campaign.followers import Follower
+from campaign.followers import Follower, FollowerOfAll
 from campaign.history import History, lines_of
+from campaign.key_holders import KeyHolder
 from campaign.plan import Storm
 from campaign.scene import LEASE_SECONDS, Scene
 from campaign.scripted import Scripted
@@ -37,7 +38,7 @@ from support.server_process import ran
 
 # After so many faults, faults stop until so many Runs have ended: each stretch is to meet work.
 STRETCH, RUNS_BETWEEN = 30, 10
-PATIENCE = 120.0
+PATIENCE = 240.0
 
 
 class Stalled(Exception):
@@ -57,6 +58,7 @@ class Campaign:
         self._workers: list[asyncio.Task[None]] = []
         self._followers: list[Follower] = []
         self._following: list[asyncio.Task[None]] = []
+        self._of_all: FollowerOfAll
         self._began = time.monotonic()
         self._stalled = ""
         self._world: World
@@ -92,6 +94,10 @@ class Campaign:
             client = Client(world, f"client-{number}")
             self._stack.push_async_callback(client.close)
             self._work(client.run())
+        for number in range(self._options.key_holders):
+            holder = KeyHolder(world, f"holder-{number}")
+            self._stack.push_async_callback(holder.close)
+            self._work(holder.run())
         for number in range(self._options.scripted):
             scripted = Scripted(world, f"scripted-{number}", space.runner_key, space.harness, LEASE_SECONDS)
             self._work(scripted.run())
@@ -106,6 +112,8 @@ class Campaign:
         rpcs = [Rpc(address, world.key) for address in world.addresses]
         for rpc in rpcs:
             self._stack.push_async_callback(rpc.close)
+        self._of_all = FollowerOfAll(world, "follower-of-all", rpcs)
+        self._work(self._of_all.run())
         while True:
             session = await world.opened.get()
             for copy in range(2 if len(world.sessions) % 3 == 0 else 1):
@@ -151,8 +159,8 @@ class Campaign:
             self._raise()
             await asyncio.sleep(0.1)
 
-    async def _behind(self) -> list[Follower]:
-        """Followers that have not read all that is stored."""
+    async def _behind(self) -> list[str]:
+        """The Sessions of followers that have not read all that is stored."""
 
         def read() -> dict[str, int]:
             with self._scene.admin() as conn:
@@ -162,7 +170,8 @@ class Campaign:
         for session_id in heads:
             # Whoever made it never heard of that.
             self._world.open(session_id)
-        return [each for each in self._followers if each.last < heads.get(each.session_id, 0)]
+        behind = [each.session_id for each in self._followers if each.last < heads.get(each.session_id, 0)]
+        return behind + [each for each, head in heads.items() if self._of_all.cursors.get(each, 0) < head]
 
     def _raise(self) -> None:
         """What the campaign itself does wrong ends it."""
@@ -237,6 +246,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--runners", type=int, default=2, help="Real runners.")
     parser.add_argument("--scripted", type=int, default=2, help="Runners that misbehave.")
+    parser.add_argument("--key-holders", type=int, default=1, help="Who write with keys that are revoked.")
     parser.add_argument("--turns", type=int, default=24, help="Most turns that wait at a time.")
     parser.add_argument("--out", type=Path, help="A folder for history, logs and summary; a new one by default.")
     options = parser.parse_args(arguments)
