@@ -34,7 +34,8 @@ AWAY = Refusal(Reason.STORE_UNAVAILABLE, "away")
 class Table:
     """What a database would hold. `before` is asked ahead of each statement, and may raise or say what becomes of it.
 
-    As the log statement does, a write is refused whose epoch is not the one of the workspace.
+    As the log statement does, a write is refused whose epoch is not the one of the workspace. `poison` is what an event
+    may not hold.
     """
 
     def __init__(self) -> None:
@@ -42,6 +43,7 @@ class Table:
         self.stored: dict[str, tuple] = {}
         self.bodies: dict[str, list[bytes]] = {}
         self.epoch = 1
+        self.poison = b""
         self.before: Callable[[str], Outcome | None] = lambda statement: None
 
     async def sessions(self, session_ids: Sequence[str]) -> dict:
@@ -73,6 +75,8 @@ class Table:
     def _write(self, statement: str, writes: list[SessionWrite], epochs: dict[str, int]) -> Written:
         if outcome := self.before(statement):
             return Written(outcome)
+        if self.poison and any(self.poison in body for write in writes for _, _, body in write.events):
+            raise StoreFault(statement, "22000", None)
         moved = set()
         for write in writes:
             bodies = self.bodies.setdefault(write.session_id, [])
@@ -231,3 +235,16 @@ async def test_no_refusal_rests_on_what_was_not_written(bench):
         await first
     assert caught.value.reason is Reason.INTERNAL
     assert (await second).answer.run_id
+
+
+async def test_what_the_database_refuses_fails_alone_also_among_others_of_its_session(bench):
+    bench.table.poison = b"poison"
+    bad = SendMessage(AUTHOR, event_pb2.Event(user_message={"parts": [{"text": "poison"}]}).SerializeToString())
+    asked = [bench.ask("sess_0", command) for command in (MESSAGE, bad, MESSAGE, MESSAGE)]
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    refused = [answer for answer in answers if isinstance(answer, Refusal)]
+    assert refused == [answers[1]]
+    assert refused[0].reason is Reason.INTERNAL
+    seqs = [answer.answer.seq for answer in answers if isinstance(answer, Result)]
+    assert seqs == sorted(seqs)
+    assert len(bench.table.bodies["sess_0"]) == max(seqs) + 1

@@ -1,8 +1,5 @@
 """The lane: the one way in. Everything that changes a Session goes through here, in batches, one commit each.
 
-A lone caller never waits. When the batch before held more than one command, the lane lingers for at most two
-milliseconds, because a commit is so quick that batches would otherwise stay small; that lowers the latency too.
-
 What is remembered of a Session may be stale, and that is harmless: an acceptance is protected by the compare on the
 head in the log statement, a refusal is decided once more on freshly read state before it is answered. A Session that
 lost the compare goes to the front of the queue and is looked at again; the rest of its batch is committed.
@@ -14,11 +11,10 @@ the same compare sees to it that at most one of two writes lands. Nothing is pub
 
 import asyncio
 import random
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from turnlog_server.domain import limits
 from turnlog_server.domain.draft import Answer, Rules
 from turnlog_server.domain.events import Event
 from turnlog_server.domain.refusals import Reason, Refusal
@@ -28,14 +24,12 @@ from turnlog_server.service.batch import Encode, Group, decide_group, result_of,
 from turnlog_server.service.clock import Clock
 from turnlog_server.service.epochs import Epochs
 from turnlog_server.service.faults import internal
-from turnlog_server.service.submission import RequestKey, Result, Submission
+from turnlog_server.service.lane_queue import LaneQueue, reused
+from turnlog_server.service.submission import Result, Submission
 from turnlog_server.store.errors import StoreFault
 from turnlog_server.store.log import RequestRow, SessionWrite
 from turnlog_server.store.writer import LogWriter, Outcome
 
-LINGER_SECONDS = 0.002
-# Fewer than are usually in flight under load: while one batch is at the database, the next one arrives.
-LINGER_COMMANDS = 32
 REMEMBERED_SESSIONS = 20_000
 MAX_ROUNDS = 40
 GIVE_UP_SECONDS = 5.0
@@ -90,16 +84,10 @@ class Lane:
         self._clock = clock
         self._rules = rules
         self._observer = observer or SilentLane()
-        self._queue: deque[Submission] = deque()
-        self._bytes = 0
-        self._wake = asyncio.Event()
-        self._enough = asyncio.Event()
-        self._requests: dict[RequestKey, Submission] = {}
+        self._queue = LaneQueue()
         self._memory: OrderedDict[str, tuple[SessionFacts, SessionState]] = OrderedDict()
         self._epochs = epochs
-        self._last_batch = 1
         self._down_since = 0.0
-        self._closing = False
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -108,9 +96,7 @@ class Lane:
 
     async def close(self) -> None:
         """Carries out what is waiting, then stops. Commands that come later are refused as SERVER_DRAINING."""
-        self._closing = True
-        self._wake.set()
-        self._enough.set()
+        self._queue.close()
         if self._task is not None:
             await self._task
         await self._writer.close()
@@ -125,14 +111,11 @@ class Lane:
 
         deadline: in the time of the event loop. A command that is in a batch by then commits with it all the same.
         """
-        twin = self._requests.get(submission.key) if submission.key is not None else None
-        if twin is not None:
-            if twin.fingerprint != submission.fingerprint:
-                raise reused(submission.key)
-            result = await self._wait(twin, deadline)
+        if (twin := self._queue.twin(submission)) is not None:
+            result = await self._queue.wait(twin, deadline)
             return Result(result.answer, result.facts, result.state, True, result.resource_id)
         self.enqueue(submission)
-        return await self._wait(submission, deadline)
+        return await self._queue.wait(submission, deadline)
 
     async def internal(self, submission: Submission) -> Result:
         """Carries out a command of the server itself. If it fails, whoever sweeps comes again."""
@@ -144,116 +127,39 @@ class Lane:
 
         forced: the sender is bounded by other means, and refusing one of its messages would put them out of order.
         """
-        if self._closing:
-            raise Refusal(
-                Reason.SERVER_DRAINING, "This replica is going down: reconnect and try again.", retry_after=0.2
-            )
-        full = len(self._queue) >= limits.LANE_REQUESTS or self._bytes + submission.size > limits.LANE_BYTES
-        if full and not forced:
-            raise Refusal(
-                Reason.QUOTA_EXCEEDED,
-                "Too many writes are waiting in this replica: try again shortly.",
-                {"quota": "lane_requests", "maximum": str(limits.LANE_REQUESTS)},
-                retry_after=0.1,
-            )
+        self._queue.put(submission, forced=forced)
         if submission.caller is not None:
             self._epochs.note(submission.caller.workspace_id, submission.caller.epoch)
-        if submission.key is not None:
-            self._requests[submission.key] = submission
-        self._queue.append(submission)
-        self._bytes += submission.size
-        self._wake.set()
-        if len(self._queue) >= LINGER_COMMANDS:
-            self._enough.set()
-
-    async def _wait(self, submission: Submission, deadline: float) -> Result:
-        """The answer, for one caller. It leaves on its own, while others may go on waiting for the same command."""
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[Result] = loop.create_future()
-        submission.waiters.append(waiter)
-        timer = loop.call_at(deadline, _give_up, waiter)
-        try:
-            return await waiter
-        finally:
-            timer.cancel()
-            submission.waiters.remove(waiter)
-            self._left(submission)
-
-    def _left(self, submission: Submission) -> None:
-        """A caller left. What is not in a batch yet and has no other caller is not applied."""
-        if submission.future.done():
-            if not submission.future.cancelled():
-                submission.future.exception()  # seen, so that the event loop does not complain
-        elif not submission.taken and not submission.waiters:
-            submission.future.cancel()
-            self._forget_request(submission)
-
-    def _forget_request(self, submission: Submission) -> None:
-        if submission.key is not None and self._requests.get(submission.key) is submission:
-            del self._requests[submission.key]
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            if not self._queue:
-                if self._closing:
-                    return
-                self._wake.clear()
-                await self._wake.wait()
-                continue
-            if self._last_batch > 1 and len(self._queue) < LINGER_COMMANDS and not self._closing:
-                self._enough.clear()
-                timer = loop.call_later(LINGER_SECONDS, self._enough.set)
-                await self._enough.wait()
-                timer.cancel()
-            batch = self._take()
-            self._last_batch = len(batch)
+            batch = await self._queue.batch(self._writer.dialect.batch_sessions)
             if not batch:
+                if self._queue.closing and not self._queue:
+                    return
                 continue
             started = loop.time()
             try:
                 events = await self._process(batch)
-            except (Refusal, StoreFault) as exc:
-                await self._failed(batch, exc)
             except Exception as exc:
                 await self._failed(batch, exc)
             else:
                 self._down_since = 0.0
                 self._observer.batch(len(batch), events, loop.time() - started)
 
-    def _take(self) -> list[Submission]:
-        """The next batch, within its bounds; each Session's commands stay in order."""
-        batch: list[Submission] = []
-        sessions: set[str] = set()
-        size = 0
-        while self._queue and len(batch) < limits.BATCH_COMMANDS:
-            submission = self._queue[0]
-            fits = size + submission.size <= limits.BATCH_BYTES or not batch
-            new = submission.session_id not in sessions
-            if not fits or (new and len(sessions) >= self._writer.dialect.batch_sessions):
-                break
-            self._queue.popleft()
-            self._bytes -= submission.size
-            if submission.future.done():
-                continue
-            submission.taken = True
-            batch.append(submission)
-            sessions.add(submission.session_id)
-            size += submission.size
-        return batch
-
     async def _failed(self, batch: list[Submission], exc: Exception) -> None:
         """The database is away, or refused us. Commands wait for it a while, then they are told."""
         loop = asyncio.get_running_loop()
         self._down_since = self._down_since or loop.time()
-        patient = isinstance(exc, Refusal) and loop.time() - self._down_since < GIVE_UP_SECONDS and not self._closing
+        waited = loop.time() - self._down_since
+        patient = isinstance(exc, Refusal) and waited < GIVE_UP_SECONDS and not self._queue.closing
         again = [submission for submission in batch if not submission.future.done()]
         for submission in again:
             self._memory.pop(submission.session_id, None)
         if patient:
             # What lost its compare before the failure is in the queue already.
-            queued = set(self._queue)
-            self._requeue([submission for submission in again if submission not in queued])
+            self._queue.put_back([submission for submission in again if submission not in self._queue])
             await asyncio.sleep(random.uniform(0.05, 0.2))
             return
         if not isinstance(exc, Refusal):
@@ -264,28 +170,7 @@ class Lane:
                 "Whether this was applied is not known yet: retry with the same request_id.",
                 retry_after=1.0,
             )
-            self._refuse(submission, unknown if submission.tried else exc)
-
-    def _requeue(self, submissions: list[Submission]) -> None:
-        """Back to the front, in order, to be looked at again."""
-        for submission in reversed(submissions):
-            submission.look = True
-            self._queue.appendleft(submission)
-            self._bytes += submission.size
-
-    def _refuse(self, submission: Submission, exc: Exception) -> None:
-        self._forget_request(submission)
-        for future in (submission.future, *submission.waiters):
-            if not future.done():
-                future.set_exception(exc)
-        if not submission.future.cancelled():
-            submission.future.exception()  # seen: of those who waited the last may have left, and nobody else asks
-
-    def _answer(self, submission: Submission, result: Result) -> None:
-        self._forget_request(submission)
-        for future in (submission.future, *submission.waiters):
-            if not future.done():
-                future.set_result(result)
+            self._queue.refuse(submission, unknown if submission.tried else exc)
 
     async def _process(self, batch: list[Submission]) -> int:
         """Decides and writes a batch; returns the number of events written."""
@@ -329,7 +214,7 @@ class Lane:
                     "Others write to this Session all the time; nothing was applied. Try again.",
                     retry_after=0.5,
                 )
-                self._refuse(submission, contention)
+                self._queue.refuse(submission, contention)
         # Once for the batch: those beside whoever loses again and again wait with it.
         if (rounds := max((submission.rounds for submission in looking), default=0)) > 2:
             await asyncio.sleep(random.uniform(0.0, 0.002 * rounds))
@@ -345,7 +230,7 @@ class Lane:
         try:
             submission.caller = await submission.judge(submission.caller)
         except Refusal as refusal:
-            self._refuse(submission, refusal)
+            self._queue.refuse(submission, refusal)
         else:
             self._epochs.note(submission.caller.workspace_id, submission.caller.epoch)
 
@@ -365,9 +250,9 @@ class Lane:
             if row is None:
                 continue
             if row.fingerprint != submission.fingerprint:
-                self._refuse(submission, reused(submission.key))
+                self._queue.refuse(submission, reused(submission.key))
                 continue
-            self._answer(submission, replay(row, stored.get(row.resource_id)))
+            self._queue.answer(submission, replay(row, stored.get(row.resource_id)))
 
     async def _answer_applied(self, looking: list[Submission]) -> None:
         """Commands whose batch had an unknown outcome, and turns out to be in the log."""
@@ -380,7 +265,7 @@ class Lane:
         for index in landed:
             submission, _, _, answer = sent[index]
             facts, state = stored.get(submission.session_id, (submission.facts, None))
-            self._answer(submission, Result(answer, facts, state))
+            self._queue.answer(submission, Result(answer, facts, state))
         # Commands, not tries: two tries of one may be the same to the byte, and then both are found.
         applied = len({id(sent[index][0]) for index in landed})
         self._observer.resolved(applied, len(tried) - applied)
@@ -452,18 +337,22 @@ class Lane:
         """The database refused the batch for something in it: whatever that is fails alone, not its neighbours."""
         if len(groups) > 1:
             return sum([await self._write([group], creates=creates) for group in groups])
-        refusal = internal("the database refused a write", fault, session=groups[0].session_id)
-        for submission, _ in groups[0].accepted:
-            self._refuse(submission, refusal)
-        self._again(groups[0])
+        (group,) = groups
+        if len(group.accepted) > 1:
+            for submission in group.submissions:
+                submission.alone = True
+        else:
+            refusal = internal("the database refused a write", fault, session=group.session_id)
+            self._queue.refuse(group.accepted[0][0], refusal)
+        self._again(group)
         return 0
 
     def _answer_unwritten(self, group: Group) -> None:
         """Answers what came to nothing: only after the commit of those before it, on which it rests."""
         for submission, exc in group.refused:
-            self._refuse(submission, exc)
+            self._queue.refuse(submission, exc)
         for submission, decision in group.empty:
-            self._answer(submission, result_of(group, decision))
+            self._queue.answer(submission, result_of(group, decision))
 
     def _again(self, group: Group) -> None:
         """All of a group that nobody answered yet is decided once more."""
@@ -471,7 +360,7 @@ class Lane:
         again = [submission for submission in group.submissions if not submission.future.done()]
         for submission in again:
             submission.rounds += 1
-        self._requeue(again)
+        self._queue.put_back(again)
 
     async def _epochs_of(self, workspace_ids: set[str]) -> dict[str, int]:
         unknown = [workspace_id for workspace_id in workspace_ids if self._epochs.get(workspace_id) is None]
@@ -491,7 +380,7 @@ class Lane:
             if len(self._memory) > REMEMBERED_SESSIONS:
                 self._memory.popitem(last=False)
         for submission, decision in group.accepted:
-            self._answer(submission, result_of(group, decision))
+            self._queue.answer(submission, result_of(group, decision))
         self._answer_unwritten(group)
         return Committed(facts, state, group.events, epochs[facts.workspace_id], group.deleted)
 
@@ -501,26 +390,6 @@ class Lane:
             if unknown and write.events:
                 submission.tried.append((write.events[0][0], write.events[0][2], decision.answer))
         self._again(group)
-
-
-def _give_up(waiter: asyncio.Future[Result]) -> None:
-    if not waiter.done():
-        waiter.set_exception(
-            Refusal(
-                Reason.DEADLINE_EXCEEDED,
-                "The deadline passed before the answer came. Retry with the same request_id, or ask GetRequest.",
-            )
-        )
-
-
-def reused(key: RequestKey | None) -> Refusal:
-    """The same id with another request."""
-    request_id = key[3] if key else ""
-    return Refusal(
-        Reason.REQUEST_ID_REUSED,
-        "This request_id was used before with another request: choose a new one.",
-        {"request_id": request_id},
-    )
 
 
 def replay(row: RequestRow, stored: tuple[SessionFacts, SessionState] | None) -> Result:

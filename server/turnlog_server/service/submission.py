@@ -64,6 +64,7 @@ class Submission:
     now: stamped when the command is first decided, and kept.
     taken: in a batch; from then on nobody cancels it.
     look: something of its batch did not go as expected: read state, request ids and permission before deciding again.
+    alone: with no other of its Session in a batch, for one of them is such that the database refuses it.
     tried: what was sent and whose outcome is unknown: the first event of its write, and the answer that goes with it.
     waiters: of callers that wait for it, each of which may leave.
     """
@@ -80,6 +81,7 @@ class Submission:
     now: int = 0
     taken: bool = False
     look: bool = False
+    alone: bool = False
     rounds: int = 0
     tried: list[tuple[int, bytes, Answer]] = field(default_factory=list)
     facts: SessionFacts | None = None
