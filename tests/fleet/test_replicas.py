@@ -1,12 +1,11 @@
 """Several replicas on one database: bounds that hold across them, hints between them, and what a restart finds."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 
 import psycopg
 import pytest
-from support.fleet import INTERRUPTED, SUCCEEDED, attempts_of, ended, event, held, run_of, seen, status
+from support.fleet import INTERRUPTED, SUCCEEDED, ended, event, run_of, seen
 from support.postgres import PostgresServer
 from support.replicas import QUICK, FakeRunner, Live, Space, accept_of, live_replica, make_space
 from turnlog.runner.v1 import runner_service_pb2 as pb
@@ -253,51 +252,3 @@ async def test_a_server_that_starts_alone_takes_back_what_the_dead_held(dsn: str
             offer = await runner.start()
             assert (offer.run_id, offer.attempt_no) == (created.run_id, 2)
             await runner.settle(offer)
-
-
-@pytest.mark.case(46)
-async def test_a_restart_under_many_runners_and_followers_settles(dsn: str) -> None:
-    many_runners, many_follows, pool = 40, 80, 4
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        listen = f"127.0.0.1:{probe.getsockname()[1]}"
-    arguments = [*QUICK, "--runner-lease-ttl-seconds", "10", "--pool-size", str(pool)]
-    async with live_replica(dsn, *arguments, listen=listen) as first:
-        space = await make_space(first)
-        created = await space.session("hello")
-        session_id = created.session.session_id
-        runners = [FakeRunner(first.rpc(space.runner_key), harness=space.harness) for _ in range(many_runners)]
-        await asyncio.gather(*(runner.welcome() for runner in runners))
-        offer = await runners[0].start()
-        first.kill()
-        await first.process.wait()
-    async with live_replica(dsn, *arguments, listen=listen) as second:
-        space = space.on(second)
-        names = [(runner.runner_id, runner.instance_id) for runner in runners]
-        back = [
-            FakeRunner(
-                second.rpc(space.runner_key),
-                harness=space.harness,
-                runner_id=runner_id,
-                instance_id=instance_id,
-                held=[held(offer)] if runner_id == runners[0].runner_id else [],
-            )
-            for runner_id, instance_id in names
-        ]
-        follows = [space.rpc.stream("FollowEvents", session_id=session_id) for _ in range(many_follows)]
-        await asyncio.gather(*(runner.welcome() for runner in back), *(follow.until("caught_up") for follow in follows))
-        assert await second.metric("turnlog_runners_connected") == many_runners
-        back[0].messages[offer.run_id, 1] = 1
-        await back[0].settle(offer)
-        for follow in follows:
-            await follow.event("session.status_idle")
-        with psycopg.connect(dsn) as connection:
-            row = connection.execute(
-                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            ).fetchone()
-        # However many streams: the pool, the lane's, the listener's.
-        assert row is not None
-        assert row[0] <= pool + 3
-        assert [status(a) for a in await attempts_of(space, session_id, created.run_id)] == ["SETTLED"]
-        for each in (*back, *follows):
-            each.call.cancel()
