@@ -238,18 +238,20 @@ class Live:
         """The first line of its log with this message; empty where there is none."""
         return _logged(self.log, message)
 
-    async def metric(self, name: str, **labels: str) -> float:
-        """A figure of its metrics as it now stands; 0 where nothing was counted yet."""
+    async def samples(self, name: str) -> list[tuple[dict[str, str], float]]:
+        """All figures of this name as they now stand, each with its labels."""
 
         def read() -> str:
             with urllib.request.urlopen(f"http://{self.metrics}/metrics", timeout=10) as answer:
                 return answer.read().decode()
 
-        for family in text_string_to_metric_families(await asyncio.to_thread(read)):
-            for sample in family.samples:
-                if sample.name == name and labels.items() <= sample.labels.items():
-                    return sample.value
-        return 0.0
+        families = text_string_to_metric_families(await asyncio.to_thread(read))
+        return [(each.labels, each.value) for family in families for each in family.samples if each.name == name]
+
+    async def metric(self, name: str, **labels: str) -> float:
+        """A figure of its metrics as it now stands; 0 where nothing was counted yet."""
+        samples = await self.samples(name)
+        return next((value for found, value in samples if labels.items() <= found.items()), 0.0)
 
     async def until_metric(self, name: str, value: float, timeout: float = 30, **labels: str) -> None:
         """Looks until the figure is this one."""
