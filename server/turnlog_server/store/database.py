@@ -211,6 +211,7 @@ class Database:
         on_hint: called on the event loop with the payload of each.
         on_lost: hints may have been missed: called when the connection is lost, and once more when another listens.
         """
+        log.info("hints", source=self.dialect.hint_source, database=self.dialect.name)
         if self.dialect.hint_source == "poll":
             return NoHints()
         return Listener(channel, lambda: self.connect("listener"), on_hint, on_lost, self._observer)
