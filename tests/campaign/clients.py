@@ -110,13 +110,13 @@ class Client:
         usable = self._world.usable
         if len(usable) < self._world.most_sessions:
             await self.create()
-        elif self._world.waiting < self._world.most_turns:
-            await self._act(self._random.choice(usable))
+            return
+        # Where too many turns wait, nobody adds to them.
+        weights = [60 if self._world.waiting < self._world.most_turns else 0, 12, 6, 20, 1, 1]
+        await self._act(self._random.choice(usable), weights)
 
-    async def _act(self, session: Open) -> None:
-        match self._random.choices(
-            ["message", "interrupt", "cancel run", "read", "cancel", "complete"], [60, 12, 6, 20, 1, 1]
-        )[0]:
+    async def _act(self, session: Open, weights: list[int]) -> None:
+        match self._random.choices(["message", "interrupt", "cancel run", "read", "cancel", "complete"], weights)[0]:
             case "message":
                 await self.message(session)
             case "interrupt":

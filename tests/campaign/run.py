@@ -11,6 +11,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -23,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 import psycopg
+import turnlog_server
 from campaign import network
 from campaign.checker import Verdict, check
 from campaign.clients import Client, World
@@ -69,6 +71,8 @@ class Campaign:
         try:
             await self._scene.start()
             self._storm = Storm(self._scene, self._history, self._options.rate, self._options.kinds)
+            if self._storm.skipped:
+                print(f"not possible here: {', '.join(self._storm.skipped)}", file=sys.stderr, flush=True)
             self._world = self._load()
             try:
                 await self._faults()
@@ -208,6 +212,8 @@ class Campaign:
         kept = [*self._scene.servers, *self._scene.runners, self._scene.postgres]
         return {
             "seed": self._options.seed,
+            "arguments": " ".join(_without_folder(sys.argv[1:])),
+            "commit": _commit(),
             "minutes": round((time.monotonic() - self._began) / 60, 1),
             "faults": sum(faults.values()),
             "process_kills": sum(count for name, count in faults.items() if name in KINDS and KINDS[name].kills),
@@ -223,6 +229,18 @@ class Campaign:
             "broken_guarantees": dict(Counter(each.guarantee for each in verdict.broken)),
             "broken": [str(each) for each in verdict.broken[:200]],
         }
+
+
+def _commit() -> str:
+    """Of the server that was run; empty where it is no checkout."""
+    folder = Path(turnlog_server.__file__).parent
+    ran = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=folder, capture_output=True, text=True)
+    return ran.stdout.strip()
+
+
+def _without_folder(arguments: list[str]) -> list[str]:
+    at = arguments.index("--out") if "--out" in arguments else len(arguments)
+    return arguments[:at] + arguments[at + 2 :]
 
 
 def _defects(scene: Scene) -> list[str]:
