@@ -1,5 +1,5 @@
 """The kinds of faults. Each is a coroutine of a Scene and a source of chance; it returns when the fault is over, and
-False where it did not fall: who is dead already cannot be killed.
+False where it did not fall, for who is dead already cannot be killed; or how many processes were killed.
 
 What it needs is said beside it: two faults that need the same thing do not fall at once.
 """
@@ -17,7 +17,7 @@ from campaign import network
 from campaign.kept import Kept
 from campaign.scene import FAKETIME, LEASE_SECONDS, Scene
 
-Act = Callable[[Scene, random.Random], Awaitable[bool | None]]
+Act = Callable[[Scene, random.Random], Awaitable[bool | int | None]]
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,16 @@ async def kill_backend(scene: Scene, chance: random.Random) -> bool:
             chance.choice(backends).kill()
             return True
     return False
+
+
+@kind(1, "postgres", kills=True)
+async def kill_everything(scene: Scene, chance: random.Random) -> int:
+    """At once, as when a machine dies."""
+    killed = sum(kept.signal(signal.SIGKILL) for kept in [*scene.servers, *scene.runners, scene.postgres])
+    if (postmaster := scene.postmaster()) is not None:
+        postmaster.kill()
+        killed += 1
+    return killed
 
 
 @kind(4, "runner")

@@ -14,7 +14,7 @@ AT_ONCE = 3
 
 
 class Storm:
-    """Lets faults fall. counts: those that fell, by kind; what proxies cut is counted by them, and added at the end."""
+    """Lets faults fall. counts: those that fell, by kind, without those of proxies. kills: of processes."""
 
     def __init__(self, scene: Scene, history: History, rate: float, kinds: list[str] | None = None) -> None:
         self._scene = scene
@@ -27,6 +27,7 @@ class Storm:
         self._places = asyncio.Semaphore(AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
         self.counts: Counter[str] = Counter()
+        self.kills = 0
 
     def plan(self) -> Iterator[Kind]:
         """Every kind once, in some order, then by weight without end."""
@@ -55,8 +56,9 @@ class Storm:
         try:
             async with self._needs[kind.needs]:
                 self._history.fault(kind.name)
-                if await kind.act(self._scene, chance) is not False:
+                if (fell := await kind.act(self._scene, chance)) is not False:
                     self.counts[kind.name] += 1
+                    self.kills += int(fell or 0) if kind.kills else 0
         finally:
             self._places.release()
 

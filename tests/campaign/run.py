@@ -216,7 +216,7 @@ class Campaign:
             "commit": _commit(),
             "minutes": round((time.monotonic() - self._began) / 60, 1),
             "faults": sum(faults.values()),
-            "process_kills": sum(count for name, count in faults.items() if name in KINDS and KINDS[name].kills),
+            "process_kills": self._storm.kills,
             "faults_by_kind": dict(sorted(faults.items())),
             "kinds_not_possible_here": self._storm.skipped,
             "calls": {name: count for name, count in sorted(self._history.counts.items())},
