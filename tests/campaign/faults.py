@@ -1,7 +1,7 @@
 """The kinds of faults. Each is a coroutine of a Scene and a source of chance; it returns when the fault is over, and
 False where it did not fall, for who is dead already cannot be killed; or how many processes were killed.
 
-What it needs is said beside it: two faults that need the same thing do not fall at once.
+What it needs is said beside it: two faults that need the same thing do not last at once. Kills need nothing.
 """
 
 import asyncio
@@ -56,17 +56,17 @@ def _has_clocks(_: Scene) -> bool:
     return bool(FAKETIME)
 
 
-@kind(8, "server", kills=True)
+@kind(6, "", kills=True)
 async def kill_server(scene: Scene, chance: random.Random) -> bool:
     return chance.choice(scene.servers).signal(signal.SIGKILL)
 
 
-@kind(8, "runner", kills=True)
+@kind(8, "", kills=True)
 async def kill_runner(scene: Scene, chance: random.Random) -> bool:
     return chance.choice(scene.runners).signal(signal.SIGKILL)
 
 
-@kind(16, "harness", kills=True)
+@kind(24, "", kills=True)
 async def kill_harness(scene: Scene, chance: random.Random) -> bool:
     """One that works at this moment; where none does, the next that is seen within a second."""
     for _ in range(50):
@@ -79,7 +79,7 @@ async def kill_harness(scene: Scene, chance: random.Random) -> bool:
     return False
 
 
-@kind(3, "postgres", kills=True)
+@kind(3, "", kills=True)
 async def kill_postmaster(scene: Scene, chance: random.Random) -> bool:
     """And the one who started it: a new one comes, while the old one's children may not have noticed yet."""
     postmaster, alone = scene.postmaster(), chance.random() < 0.5
@@ -91,7 +91,7 @@ async def kill_postmaster(scene: Scene, chance: random.Random) -> bool:
     return True
 
 
-@kind(5, "postgres", kills=True)
+@kind(5, "", kills=True)
 async def kill_backend(scene: Scene, chance: random.Random) -> bool:
     """PostgreSQL takes down all the others and recovers."""
     if backends := scene.backends():
@@ -101,7 +101,7 @@ async def kill_backend(scene: Scene, chance: random.Random) -> bool:
     return False
 
 
-@kind(1, "postgres", kills=True)
+@kind(1, "", kills=True)
 async def kill_everything(scene: Scene, chance: random.Random) -> int:
     """At once, as when a machine dies."""
     killed = sum(kept.signal(signal.SIGKILL) for kept in [*scene.servers, *scene.runners, scene.postgres])
@@ -111,7 +111,7 @@ async def kill_everything(scene: Scene, chance: random.Random) -> int:
     return killed
 
 
-@kind(4, "runner")
+@kind(3, "runner")
 async def freeze_runner_past_its_lease(scene: Scene, chance: random.Random) -> bool:
     return await chance.choice(scene.runners).frozen(LEASE_SECONDS + chance.uniform(0.5, 3))
 

@@ -1,6 +1,7 @@
 """Which faults fall, when, and in what order: chosen by the seed alone."""
 
 import asyncio
+import contextlib
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from campaign.history import History
 from campaign.scene import Scene
 
 # Of faults that last, so many at a time: with more, nothing would work in between.
-AT_ONCE = 3
+AT_ONCE = 5
 
 
 class Storm:
@@ -54,7 +55,7 @@ class Storm:
 
     async def _act(self, kind: Kind, chance: random.Random) -> None:
         try:
-            async with self._needs[kind.needs]:
+            async with self._needs[kind.needs] if kind.needs else contextlib.nullcontext():
                 self._history.fault(kind.name)
                 if (fell := await kind.act(self._scene, chance)) is not False:
                     self.counts[kind.name] += 1
