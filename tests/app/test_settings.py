@@ -57,8 +57,10 @@ def test_a_secret_in_a_file_has_the_rank_of_where_the_file_was_named(
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        ({"pool_size": "many"}, "Setting pool_size: Input should be a valid integer"),
-        ({"pool_size": "1"}, "pool_size: Input should be greater than or equal to 2"),
+        ({"pool_size": "many"}, "Setting pool_size: must be a whole number, and is 'many'. It comes from --pool-size,"),
+        ({"pool_size": "1"}, "pool_size: must be at least 2, and is '1'."),
+        ({"listen": "localhost"}, "listen: must name a port, as in 127.0.0.1:7777, and is 'localhost'."),
+        ({"metrics_listen": "9464x"}, "metrics_listen: must name a port"),
         ({"log_level": "loud"}, "Setting log_level"),
         ({"nonsense": "1"}, "There is no setting nonsense"),
         ({"tls_cert": "a.pem"}, "tls_cert and tls_key are given together"),
@@ -131,3 +133,32 @@ async def test_flags_of_the_commands(tmp_path: Path) -> None:
     assert "Setting pool_size" in said
     _, said = await ran("serve", "--help", cwd=tmp_path)
     assert "--force-dialect" not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (
+            ["key", "create", "x", "--role", "Foo"],
+            2,
+            "'--role': 'Foo' is not one of 'manager', 'publisher', 'contributor', 'viewer', 'runner'.",
+        ),
+        (["key", "create", "x", "--expires-in-days", "-1"], 2, "'--expires-in-days': must be at least 0"),
+        (["key", "create", "x", "--expires-in-days", "soon"], 2, "'--expires-in-days': must be a number"),
+        (["migrate", "--wait", "long"], 2, "'--wait': must be a number"),
+        (["workspace", "set-limit", "x", "lots"], 2, "LIMIT: 'lots' is neither a whole number nor `none`"),
+        (["workspace"], 2, "set-limit"),
+        (["serv"], 2, "No such command 'serv'. Did you mean 'serve'?"),
+        (["serve", "--listen", "localhost"], 2, "listen: must name a port, as in 127.0.0.1:7777, and is 'localhost'"),
+        (["healthcheck", "--listen", "127.0.0.1:1"], 1, "nothing that is ready answers at 127.0.0.1:1"),
+        (["check", "--data-dir", "/dev/null"], 1, "is not a folder: choose another data folder"),
+    ],
+)
+async def test_a_mistake_on_the_command_line_is_told_with_what_to_do(
+    arguments: list[str], code: int, says: str, tmp_path: Path
+) -> None:
+    ended, said = await ran(*arguments, cwd=tmp_path)
+    assert ended == code
+    assert says in said
+    for strange in ("Value error", "Input should", "Traceback"):
+        assert strange not in said

@@ -264,10 +264,13 @@ def test_ctrl_c_while_the_program_is_still_loading_is_quiet(monkeypatch: pytest.
         (["--address", "::1"], "name one, such as 127.0.0.1:7777"),
         (["--tls-ca", "/nope"], "--tls-ca"),
         (["--status", "Idle"], "'--status': 'Idle' is not one of"),
+        (["--limit", "-1"], "'--limit': must be at least 0"),
+        (["--limit", "many"], "'--limit': must be a whole number"),
     ],
 )
 async def test_what_was_typed_wrong_is_named(scripted: ScriptedServer, arguments: list[str], says: str) -> None:
-    where = [[], arguments] if "--status" in arguments else [arguments, []]
+    own = {"--status", "--limit"} & {*arguments}
+    where = [[], arguments] if own else [arguments, []]
     done = await turnlog(scripted, *where[0], "session", "list", *where[1], "--json")
     assert done.code == 2
     assert says in done.error["message"]

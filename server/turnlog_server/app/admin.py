@@ -80,12 +80,15 @@ def list_all(settings: Settings, as_json: Json = False) -> None:
 def set_limit(
     settings: Settings,
     workspace: Named,
-    max_concurrent_runs: Annotated[str, typer.Argument(help="Runs that may hold a runner at once, or `none`.")],
+    max_concurrent_runs: Annotated[
+        str, typer.Argument(metavar="LIMIT", help="Runs that may hold a runner at once, or `none`.")
+    ],
     as_json: Json = False,
 ) -> None:
     """Bound how many Runs of a workspace may hold a runner at once."""
     if max_concurrent_runs != "none" and not max_concurrent_runs.isdigit():
-        raise typer.BadParameter("a whole number, or `none` for no bound", param_hint="MAX_CONCURRENT_RUNS")
+        says = f"{max_concurrent_runs!r} is neither a whole number nor `none`, which stands for no bound"
+        raise typer.BadParameter(says, param_hint="LIMIT")
     limit = None if max_concurrent_runs == "none" else int(max_concurrent_runs)
 
     async def work(db: Database) -> None:

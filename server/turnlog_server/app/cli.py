@@ -12,7 +12,8 @@ def main() -> None:
     try:
         # The longest part of a short command: Ctrl-C may well come during it.
         from turnlog_server.app.commands import app
+        from turnlog_server.app.usage import invoke
 
-        app()
+        sys.exit(invoke(app, sys.argv[1:], "turnlog-server"))
     except KeyboardInterrupt:
         sys.exit(130)

@@ -129,7 +129,8 @@ def healthcheck(
 
     configure("error", settings.log_format)
     if not run(lambda: healthy(settings, liveness=liveness, seconds=timeout)):
-        typer.echo("not serving", err=True)
+        says = f"not serving: nothing that is ready answers at {settings.listen}; `turnlog-server check` may say why"
+        typer.echo(says, err=True)
         raise typer.Exit(1)
 
 

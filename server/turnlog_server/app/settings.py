@@ -13,10 +13,11 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
-from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings.sources import InitSettingsSource
 
+from turnlog_server.app.usage import plain
 from turnlog_server.domain.draft import SECOND, Rules
 from turnlog_server.domain.limits import PROGRESS_SECONDS
 
@@ -123,12 +124,19 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if (self.tls_cert is None) != (self.tls_key is None):
-            raise ValueError("tls_cert and tls_key are given together or not at all")
+            raise ValueError("tls_cert and tls_key are given together or not at all: give --tls-cert and --tls-key")
         if self.tls_client_ca is not None and self.tls_cert is None:
             raise ValueError("tls_client_ca needs tls_cert and tls_key: clients show a certificate only over TLS")
         if self.runner_heartbeat_seconds * 2 > self.runner_lease_ttl_seconds:
             raise ValueError("runner_heartbeat_seconds must be at most half of runner_lease_ttl_seconds")
         return self
+
+    @field_validator("listen", "metrics_listen")
+    @classmethod
+    def _names_a_port(cls, address: str) -> str:
+        if address and not address.startswith("unix:") and not address.rpartition(":")[2].isdecimal():
+            raise ValueError("must name a port, as in 127.0.0.1:7777")
+        return address
 
     @property
     def dsn(self) -> str | None:
@@ -217,8 +225,12 @@ def _sentence(error: Any) -> str:
     where = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
         return f"There is no setting {where}."
-    message = error["msg"].removeprefix("Value error, ")
-    return f"Setting {where}: {message}." if where else f"Settings: {message}."
+    message = plain(error["msg"])
+    if not where:
+        return f"Settings: {message}."
+    given = "" if where in SECRETS else f", and is {str(error['input'])[:100]!r}"
+    sources = f"--{where.replace('_', '-')}, {PREFIX}{where.upper()} or the --config file"
+    return f"Setting {where}: {message}{given}. It comes from {sources}."
 
 
 def _micros(seconds: float) -> int:

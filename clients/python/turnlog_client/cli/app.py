@@ -15,6 +15,7 @@ from turnlog_client.cli import access, agent, deployment, request, runner, serve
 from turnlog_client.cli import run as run_commands
 from turnlog_client.cli.command import Address, Globals, Json, Key, ProfileFile
 from turnlog_client.cli.exits import MEANINGS, Exit
+from turnlog_client.cli.plain import plain
 
 # Base of every error of the command line itself; typer has a copy of click of its own, so it is not click's.
 UsageError: type[Exception] = typer.BadParameter.__mro__[2]
@@ -71,8 +72,7 @@ def run(arguments: Sequence[str]) -> int:
         code = typer.main.get_command(app).main(list(arguments), prog_name="turnlog", standalone_mode=False)
         return code if isinstance(code, int) else Exit.OK
     except UsageError as error:
-        # pydantic's words, which typer passes on.
-        error.message = error.message.removeprefix("Value error, ")  # pyright: ignore[reportAttributeAccessIssue]
+        error.message = plain(error.message)  # pyright: ignore[reportAttributeAccessIssue]
         if "--json" in arguments:
             told = {"message": error.format_message(), "exit_code": int(Exit.USAGE)}  # pyright: ignore[reportAttributeAccessIssue]
             print(json.dumps({"error": told}), file=sys.stderr)

@@ -13,12 +13,12 @@ def running_dsn(data_root: Path) -> str | None:
     root = data_root.expanduser().absolute()
     try:
         home = Path((root / "postgres.path").read_text().strip())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         home = root
     try:
         seen = Cluster(home, None).postmaster()
-    except PermissionError:
-        return None  # another user's: starting it explains that
+    except (PermissionError, NotADirectoryError):
+        return None  # another user's, or no folder at all: starting it explains that
     return seen.dsn if seen is not None and seen.state == "ready" and _alive(seen.pid) else None
 
 
