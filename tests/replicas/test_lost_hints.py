@@ -11,7 +11,9 @@ import psycopg
 import pytest
 from support.fleet import SUCCEEDED, ended
 from support.fronted import Fronted, note, seqs_up_to
-from support.replicas import QUICK, Live, Space, fresh, live_replica, make_space
+from support.replicas import QUICK, Follow, Live, Refused, Space, fresh, live_replica, make_space
+
+pytestmark = pytest.mark.only_on("postgresql", reason="CockroachDB does not notify")
 
 LISTENERS = "FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'turnlog/listener'"
 
@@ -146,3 +148,49 @@ async def test_whoever_could_not_listen_looks_as_soon_as_he_listens_again(patien
     assert got == list(range(1, head + 1))
     assert await here.live.metric("turnlog_hints_lost_total") == 8
     follow.cancel()
+
+
+async def account_key(space: Space, role: str, *pools: str) -> tuple[str, str]:
+    """The id and the secret of a key of its own."""
+    account = await space.rpc.call("CreateServiceAccount", display_name=fresh(), role=role)
+    subject = account.service_account.service_account_id
+    made = await space.rpc.call("CreateApiKey", subject=subject, display_name=fresh(), runner_pools=pools)
+    return made.api_key.api_key_id, made.secret
+
+
+async def ended_with(follow: Follow) -> Refused:
+    """Why a follow ends by itself."""
+    with pytest.raises(Refused) as refused:
+        await follow.until("end")
+    return refused.value
+
+
+@pytest.mark.system("haproxy")
+@pytest.mark.parametrize("hints", ["heard", "unheard"])
+async def test_what_is_taken_away_on_one_replica_is_gone_on_all(trio: Fronted, hints: str) -> None:
+    """Streams on the others end when their key is revoked or their Session deleted, and nothing reaches them after."""
+    spaces = a, b, c = trio.each(await trio.space())
+    kept = (await a.session()).session.session_id
+    deleted = (await a.session()).session.session_id
+    reader_id, reader = await account_key(a, "ROLE_VIEWER")
+    runner_id, runner_key = await account_key(a, "ROLE_RUNNER", "default")
+    readers = [each.live.rpc(reader).stream("FollowEvents", session_id=kept) for each in spaces]
+    followers = [each.rpc.stream("FollowEvents", session_id=deleted) for each in spaces]
+    for follow in (*readers, *followers):
+        await follow.until("caught_up")
+    quiet = unheard(a.live.dsn) if hints == "unheard" else contextlib.nullcontext()
+    async with b.runner(key=runner_key) as runner:
+        with quiet:
+            await a.rpc.call("RevokeApiKey", api_key_id=reader_id)
+            await a.rpc.call("RevokeApiKey", api_key_id=runner_id)
+            await a.rpc.call("DeleteSession", session_id=deleted)
+            for follow in readers:
+                assert (await ended_with(follow)).reason == "CREDENTIAL_INVALID"
+            for follow in followers:
+                assert (await ended_with(follow)).reason == "NOT_FOUND"
+            assert (await runner.refused()).reason == "CREDENTIAL_INVALID"
+            # What was said after that was said to nobody of them.
+            await note(c, kept, fresh())
+            await b.session("hello")
+    for follow in readers:
+        assert [event.seq for frame in follow.frames for event in frame.events.events] == [1, 2]

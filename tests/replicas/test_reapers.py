@@ -74,6 +74,8 @@ async def until(dsn: str, query: str, count: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.only_on("postgresql", "crdb-switches", reason="CockroachDB has no LOCK TABLE")
 @pytest.mark.rule("R22", "R31", "R175")
 @pytest.mark.case(51)
 async def test_each_of_a_thousand_runs_is_given_back_once(dsn: str) -> None:

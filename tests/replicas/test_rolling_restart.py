@@ -105,6 +105,7 @@ async def replace_one(stack: AsyncExitStack, replicas: Fronted, slot: int, end: 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.rule("R31", "R34", "R36", "R41", "R175")
 @pytest.mark.system("haproxy")
 @pytest.mark.parametrize("ends", [[signal.SIGTERM] * 3, [signal.SIGKILL] * 2], ids=["told to go", "killed"])

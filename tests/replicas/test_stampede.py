@@ -112,6 +112,7 @@ def free_address() -> str:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.only_on("postgresql", "crdb-switches", reason="counts connections of PostgreSQL")
 @pytest.mark.rule("R31", "R41", "R175")
 @pytest.mark.case(46)
 async def test_all_come_back_to_a_server_that_was_killed(dsn: str) -> None:
