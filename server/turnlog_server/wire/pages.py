@@ -21,6 +21,9 @@ R = TypeVar("R", bound=Message)
 T = TypeVar("T", bound=Placed)
 Shape = tuple[type[int] | type[str], ...]
 
+FARTHEST: Final = 2**62
+"""No position is beyond it, and a statement may add the size of a page to it."""
+
 _HASH_BYTES: Final = 12
 # What a response may hold beside its entries: a token, and the tag and length of each entry.
 _ENTRY_OVERHEAD: Final = 8
@@ -99,7 +102,7 @@ def _has_shape(values: object, shape: Shape) -> bool:
     if not isinstance(values, list) or [type(value) for value in values] != list(shape):
         return False
     return all(
-        -(2**63) <= value < 2**63 if isinstance(value, int) else "\0" not in value and value.isprintable()
+        abs(value) <= FARTHEST if isinstance(value, int) else "\0" not in value and value.isprintable()
         for value in values
     )
 
