@@ -32,10 +32,13 @@ class Gone:
         raise grpc.aio.InternalError("the batch failed")
 
     def set_trailing_metadata(self, metadata: Any) -> None:
-        pass
+        self.metadata = metadata
 
-    async def abort(self, code: Any, message: str) -> None:
-        raise grpc.aio.InternalError("the batch failed")
+    def set_code(self, code: Any) -> None:
+        self.code = code
+
+    def set_details(self, message: str) -> None:
+        self.message = message
 
 
 class Observer:
@@ -84,7 +87,7 @@ async def test_a_caller_that_leaves_in_the_middle_of_a_frame_is_no_fault_of_ours
     assert observer.codes == ["CANCELLED"]
 
 
-async def test_nor_is_one_that_left_before_it_was_refused() -> None:
+async def test_a_refusal_is_the_status_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
     async def nobody(*_: Any, **__: Any) -> Caller:
         raise credential_invalid()
 
@@ -94,5 +97,35 @@ async def test_nor_is_one_that_left_before_it_was_refused() -> None:
     servicer = SimpleNamespace(**{method.name: nobody for method in service.methods})
     ((_, handlers),) = Adapter(authenticator, Epochs(), observer).handlers({service: servicer})
     for handle in (handlers["ListEvents"].unary_unary, handlers["FollowEvents"].unary_stream):
-        with pytest.raises(asyncio.CancelledError):
-            await handle(b"", Gone())  # type: ignore[misc]
+        context = Gone()
+        assert not await handle(b"", context)  # type: ignore[misc]
+        assert context.code is grpc.StatusCode.UNAUTHENTICATED
+        assert dict(context.metadata).keys() == {transport.DETAILS_KEY}
+    assert observer.codes == ["UNAUTHENTICATED", "UNAUTHENTICATED"]
+
+
+class Slow(Gone):
+    """A context whose message is on its way until it is let go."""
+
+    def __init__(self) -> None:
+        self.under_way, self.gone = asyncio.Event(), asyncio.Event()
+
+    async def write(self, raw: bytes) -> None:
+        self.under_way.set()
+        await self.gone.wait()
+
+
+async def test_a_stream_is_closed_when_what_is_on_its_way_is_gone() -> None:
+    context: Any = Slow()
+    method = transport.Method.of(runner_service_pb2.DESCRIPTOR.services_by_name["RunnerService"].methods[0])
+    stream = transport.Stream(method, SimpleNamespace(), context)  # type: ignore[arg-type]
+    await asyncio.wait_for(stream.close(), 5)
+    stream = transport.Stream(method, SimpleNamespace(), context)  # type: ignore[arg-type]
+    writing = asyncio.create_task(stream.write(b"message"))
+    await context.under_way.wait()
+    closing = asyncio.create_task(stream.close())
+    assert not (await asyncio.wait({closing}, timeout=0.1))[0]
+    context.gone.set()
+    await asyncio.wait_for(asyncio.gather(writing, closing), 5)
+    with pytest.raises(asyncio.CancelledError):
+        await stream.write(b"another")

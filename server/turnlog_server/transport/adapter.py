@@ -6,10 +6,11 @@ then the servicer's method of the RPC's name is called. What it raises becomes a
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
@@ -31,6 +32,8 @@ API_VERSIONS: Final = ("2026-11-01",)
 VERSION_KEY: Final = "turnlog-api-version"
 DETAILS_KEY: Final = "grpc-status-details-bin"
 ON_THE_WAY_SECONDS: Final = 0.2
+# For how long a message that the other side does not take holds up the end of its stream.
+CLOSING_SECONDS: Final = 10.0
 # How a call is counted whose caller left, or whose deadline passed, before it was answered.
 GIVEN_UP: Final = grpc.StatusCode.CANCELLED.name
 CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
@@ -79,6 +82,9 @@ class Stream:
         self._context = context
         self.peer = context.peer()
         self.raw = b""
+        self._closed = False
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     async def read(self) -> Message | None:
         """The next message; None when the other side has closed. Raises Refusal for one that is not valid."""
@@ -87,8 +93,24 @@ class Stream:
         return None if raw is None else parse(self._method.request, raw)
 
     async def write(self, raw: bytes) -> None:
-        """Sends one message."""
-        await _write(self._context, raw)
+        """Sends one message. Not to be cancelled: see `close`."""
+        if self._closed:
+            raise asyncio.CancelledError
+        self._idle.clear()
+        try:
+            await _write(self._context, raw)
+        finally:
+            self._idle.set()
+
+    async def close(self) -> None:
+        """Nothing more is sent. Returns when the message that is on its way is gone, which may take a moment.
+
+        Of a call that ends while one still is, gRPC does not tell the other side the end: it would wait for ever.
+        """
+        self._closed = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSING_SECONDS):
+                await self._idle.wait()
 
 
 class Adapter:
@@ -148,7 +170,8 @@ class Adapter:
                 self._observer.request(method.name, GIVEN_UP)
                 raise
             except Exception as exc:
-                await self._fail(method, context, exc, time.perf_counter() - started)
+                self._fail(method, context, exc, time.perf_counter() - started)
+                return b""
             finally:
                 self.under_way -= 1
             seconds = time.perf_counter() - started
@@ -172,7 +195,8 @@ class Adapter:
                 self._observer.request(method.name, GIVEN_UP)
                 raise
             except Exception as exc:
-                await self._fail(method, context, exc, None)
+                self._fail(method, context, exc, None)
+                return
             finally:
                 self.under_way -= 1
                 self._observer.stream_closed(method.name)
@@ -193,7 +217,8 @@ class Adapter:
                 self._observer.request(method.name, GIVEN_UP)
                 raise
             except Exception as exc:
-                await self._fail(method, context, exc, None)
+                self._fail(method, context, exc, None)
+                return
             finally:
                 self.under_way -= 1
                 self._observer.stream_closed(method.name)
@@ -261,10 +286,11 @@ class Adapter:
 
         return CallContext(method.key, caller, deadline, judge=judge)
 
-    async def _fail(self, method: Method, context: Context, exc: Exception, seconds: float | None) -> NoReturn:
-        """Ends the call with the status of what was raised. An abort that is under way passes."""
-        if isinstance(exc, grpc.aio.AbortError):
-            raise exc
+    def _fail(self, method: Method, context: Context, exc: Exception, seconds: float | None) -> None:
+        """Gives the call the status of what was raised; its handler then returns.
+
+        Not by `abort`: gRPC keeps what that raises with all that was in hand, until the collector comes by.
+        """
         refusal = exc if isinstance(exc, Refusal) else internal("a call failed", exc, method=method.key)
         status = status_of(refusal)
         code = CODES[status.code]
@@ -272,11 +298,8 @@ class Adapter:
             self._observer.auth_refused(refusal.reason.value)
         self._observer.request(method.name, code.name, seconds)
         context.set_trailing_metadata(((DETAILS_KEY, status.SerializeToString()),))
-        try:
-            await context.abort(code, status.message)
-        except grpc.aio.InternalError:
-            # Nobody is there to be told.
-            raise asyncio.CancelledError from None
+        context.set_code(code)
+        context.set_details(status.message)
 
 
 async def _write(context: Context, raw: bytes) -> None:

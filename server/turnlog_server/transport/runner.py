@@ -48,9 +48,10 @@ class RunnerServicer:
                     await task
         finally:
             reader.cancel()
+            await self._fleet.disconnect(link)
+            await stream.close()
             writer.cancel()
             await asyncio.gather(reader, writer, return_exceptions=True)
-            await self._fleet.disconnect(link)
 
     async def ListRunners(self, ctx: CallContext, request: pb.ListRunnersRequest) -> pb.ListRunnersResponse:
         window = pages.window(request, str)
