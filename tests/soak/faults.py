@@ -31,9 +31,9 @@ class Faults:
         }
 
     async def until(self, end: float) -> None:
-        """One after the other, the last well before `end` of the monotonic clock."""
+        """One after the other, the last well before `end` of the monotonic clock; longer until each kind was there."""
         order: list[str] = []
-        while time.monotonic() + 2 * self._pause < end:
+        while self.missing or time.monotonic() + 2 * self._pause < end:
             await asyncio.sleep(self._pause)
             if not order:
                 order = self._random.sample(sorted(self.kinds), len(self.kinds))

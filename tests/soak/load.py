@@ -25,7 +25,9 @@ Step = Callable[[str], Awaitable[None]]
 # How many of the unexpected are told.
 TOLD: Final = 20
 # Revocation is seen by every replica after a safety poll; the rest is the machine.
-REVOKED_SECONDS: Final = 20
+REVOKED_SECONDS: Final = 30
+# Longer than anything here is patient.
+END_SECONDS: Final = 120
 
 
 class Load:
@@ -55,9 +57,18 @@ class Load:
             yield
         finally:
             self._over.set()
-            await asyncio.gather(*tasks)
+            await self._ended(tasks)
             for rpc in self._rpcs.values():
                 await rpc.close()
+
+    async def _ended(self, tasks: list[asyncio.Task[None]]) -> None:
+        """Waits for what was begun. What does not come to its end is told and given up."""
+        _, late = await asyncio.wait(tasks, timeout=END_SECONDS)
+        for task in late:
+            task.cancel()
+            where = ", ".join(frame.f_code.co_name for frame in task.get_stack())
+            self.unexpect(f"{task.get_coro()} had not ended {END_SECONDS} seconds after the load: {where}")
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _steps(self) -> Iterable[tuple[Step, str]]:
         for at, address in enumerate(self.addresses):

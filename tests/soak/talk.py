@@ -17,6 +17,8 @@ ENDS = ("run_succeeded", "run_failed", "run_interrupted", "run_canceled")
 # An SDK call goes on for as long as a replica takes to come back.
 PATIENCE = 60.0
 SETTLE_SECONDS = 90
+# A runner that is lost costs ten seconds, and its replica as many.
+TURN_SECONDS = 90
 
 
 @dataclass
@@ -89,8 +91,11 @@ class Talker:
             run = await sessions.steer(session_id, f"turn {turn}")
             if self._chance.random() < 0.2:
                 await sessions.interrupt(session_id)
-            async with self._turnlog.events.follow(session_id, until=run) as follow:
-                seqs = [event.seq async for event in follow]
+            try:
+                async with asyncio.timeout(TURN_SECONDS), self._turnlog.events.follow(session_id, until=run) as follow:
+                    seqs = [event.seq async for event in follow]
+            except TimeoutError:
+                raise AssertionError(f"{run.run_id} of {session_id} did not end in {TURN_SECONDS} seconds") from None
             assert seqs == list(range(run.seq, run.seq + len(seqs))), f"{session_id}: {seqs} after {run.seq}"
             yield session_id
         await self._end(session_id)
