@@ -1,5 +1,6 @@
 """The gRPC server of a process: its port, what is served before and beside a replica, and how it closes."""
 
+import asyncio
 import contextlib
 import errno
 import socket
@@ -142,4 +143,8 @@ class _Gate(grpc.GenericRpcHandler):
 
 async def _refuse_all(_requests: object, context: grpc.aio.ServicerContext) -> None:
     status = rpc_status.to_status(status_of(NOT_YET))
-    await context.abort(status.code, status.details or "", status.trailing_metadata or ())
+    try:
+        await context.abort(status.code, status.details or "", status.trailing_metadata or ())
+    except grpc.aio.InternalError:
+        # The caller left while this was on its way, which is no fault of ours: the call ends as if it was cancelled.
+        raise asyncio.CancelledError from None
