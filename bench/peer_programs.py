@@ -29,7 +29,7 @@ PYTHON = (
     "dbos", "procrastinate", "psycopg[binary,pool]", "restate-sdk", "hypercorn", "aiohttp", "nats-py", "redis[hiredis]",
     "uvloop",
 )  # fmt: skip
-NODE = ("@restatedev/restate-server", "@restatedev/restate-sdk")
+NODE = ("@restatedev/restate-server",)
 RESTATE = "node_modules/@restatedev/restate-server-linux-{}/bin/restate-server"
 READY_SECONDS = 60
 
@@ -43,6 +43,7 @@ def python() -> Path:
     venv = BUILD / "venv"
     mark = venv / "has.json"
     if not mark.exists() or json.loads(mark.read_text()) != list(PYTHON):
+        _installing("the Python clients of the peers")
         _run("the Python clients", sys.executable, "-m", "venv", str(venv))
         _run("the Python clients", str(venv / "bin/pip"), "install", "--quiet", "--disable-pip-version-check", *PYTHON)
         mark.write_text(json.dumps(PYTHON))
@@ -50,12 +51,13 @@ def python() -> Path:
 
 
 def restate() -> Path:
-    """Restate's server; beside its folder `node_modules` lies its SDK."""
+    """Restate's server."""
     folder = BUILD / "npm"
     machine = {"x86_64": "x64", "aarch64": "arm64"}.get(os.uname().machine, "")
     program = folder / RESTATE.format(machine)
     if not program.exists():
         _find("npm")
+        _installing("Restate")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "package.json").write_text('{"private": true}')
         # Without scripts: the packages need none, and one of them would send statistics.
@@ -72,6 +74,7 @@ def debian(program: str) -> tuple[str, dict[str, str]]:
     root = BUILD / "debian" / program
     if not root.exists():
         _find("apt-get")
+        _installing(program)
         downloads = BUILD / "debian" / f"{program}.downloads"
         downloads.mkdir(parents=True, exist_ok=True)
         _run(program, "apt-get", "download", *DEBIAN[program], cwd=downloads)
@@ -82,8 +85,12 @@ def debian(program: str) -> tuple[str, dict[str, str]]:
     libraries = [str(folder) for folder in root.glob("usr/lib/*-linux-gnu*")]
     for folder in ("usr/bin", "usr/sbin"):
         if (root / folder / program).exists():
-            return str(root / folder / program), {"LD_LIBRARY_PATH": ":".join(libraries)}
+            return str(root / folder / program), {"LD_LIBRARY_PATH": ":".join(libraries)} if libraries else {}
     raise Missing(f"Debian's packages have no {program}")
+
+
+def _installing(what: str) -> None:
+    print(f"installing {what} into {BUILD}", file=sys.stderr, flush=True)
 
 
 def _find(program: str) -> None:
@@ -92,7 +99,6 @@ def _find(program: str) -> None:
 
 
 def _run(what: str, *command: str, cwd: Path | None = None) -> None:
-    print(f"installing {what}", file=sys.stderr, flush=True)
     done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
     if done.returncode:
         last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:] or ["no reason was given"]

@@ -38,7 +38,8 @@ LINES = (
     Line("4a", "streamed append ÷ etcd put", over("etcd", "turnlog", "peer"), 1.2, 2.5),
     Line("4b", "streamed append ÷ Redis XADD, fsync always", over("redis", "turnlog", "peer"), 1, 2),
     Line("9b", "replayed events ÷ NATS JetStream, ordered", over("nats", "turnlog", "peer"), 0.7, 1.2),
-    Line("10a", "Runs, 64 callers ÷ DBOS", over("dbos", "turnlog", "peer"), 4, 10),
+    Line("10a", "Runs, 64 callers ÷ DBOS, started directly", over("dbos", "turnlog", "peer"), 4, 10),
+    Line("10a", "Runs, 64 callers ÷ DBOS, by its queue", over("dbos", "turnlog", "queue"), 4, 10),
     Line("10b", "Runs, 64 callers ÷ procrastinate", over("procrastinate", "turnlog", "peer"), 4, 10),
     Line("10c", "Runs, 64 callers ÷ Restate", over("restate", "turnlog", "peer"), 2, 5),
     Line("11a", "a Run alone, p50 ÷ Restate", over("restate", "alone", "peer_alone", "p50"), 0.75, 0.4, higher=False),
@@ -135,7 +136,7 @@ async def nats(bench: Bench) -> Repetition:
         running(data / "log", *command, port=port, **environment),
         Driver.start(data / "driver.log", "nats_replay.py", str(port), str(REPLAYED)) as driver,
     ):
-        bench.versions["nats"] = driver.version
+        bench.versions["nats"] = _says(program, "--version", environment)
         peer = [await driver.measure(1, bench.seconds) for _ in range(3)]
         return {"turnlog": _middle(ours), "peer": _middle(peer)}
 
@@ -221,7 +222,7 @@ def _middle(reports: list[Report]) -> Report:
 
 def _says(program: str, flag: str, environment: dict[str, str]) -> str:
     said = programs.output(program, flag, environment)
-    return said.splitlines()[0].rsplit(" ", 1)[-1] if said else ""
+    return said.splitlines()[0].rsplit(" ", 1)[-1].removeprefix("v") if said else ""
 
 
 PEERS: dict[str, Callable[[Bench], Awaitable[Repetition]]] = {

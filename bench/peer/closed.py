@@ -32,6 +32,8 @@ async def closed(job: dict[str, Any], caller: Callable[[int], Call]) -> dict[str
                 taken.append(ended - began)
 
     await asyncio.gather(*(call(caller(number)) for number in range(job["callers"])))
+    if not taken:
+        raise RuntimeError(f"no call began and ended within {job['seconds']:g} seconds")
     taken.sort()
     at = [taken[min(len(taken) - 1, int(len(taken) * share))] * 1000 for share in (0.5, 0.99)]
     rate = len(taken) / job["seconds"]

@@ -7,6 +7,7 @@ import asyncio
 import os
 import sys
 import time
+from importlib.metadata import version
 from typing import Any
 
 import nats
@@ -46,9 +47,8 @@ async def main() -> None:
     body = os.urandom(1000)
     for _ in range(COUNT // AT_ONCE):
         await asyncio.gather(*(stream.publish("bench.one", body) for _ in range(AT_ONCE)))
-    version = str(client.connected_server_version)
     await client.close()
-    await serve(measure, version=version)
+    await serve(measure, version=version("nats-py"))
 
 
 uvloop.run(main())
