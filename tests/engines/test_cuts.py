@@ -101,9 +101,9 @@ async def compare(space: Space, session_id: str, answers: dict[str, Any]) -> Non
     assert messages.keys() == answers.keys()
     for request_id, answer in answers.items():
         assert (messages[request_id].seq, messages[request_id].event_id) == (answer.seq, answer.event_id)
-    request_id, answer = next(iter(answers.items()))
-    again = await space.say(session_id, request_id, request_id=request_id)
-    assert (again.replayed, again.seq, again.event_id) == (True, answer.seq, answer.event_id)
+    for request_id, answer in list(answers.items())[:1]:
+        again = await space.say(session_id, request_id, request_id=request_id)
+        assert (again.replayed, again.seq, again.event_id) == (True, answer.seq, answer.event_id)
 
 
 @pytest.mark.slow

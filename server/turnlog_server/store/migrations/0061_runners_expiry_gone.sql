@@ -1,0 +1,2 @@
+-- `runners_live` has taken its place.
+DROP INDEX IF EXISTS runners_expiry
