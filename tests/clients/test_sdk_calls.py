@@ -29,6 +29,26 @@ async def test_a_retry_carries_the_same_request_id(scripted: ScriptedServer, rea
     assert requests[0].request_id
 
 
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (StatusCode.CANCELLED, "CANCELLED"),
+        (StatusCode.INTERNAL, "Received RST_STREAM with error code 2"),
+        (StatusCode.UNKNOWN, "Stream removed"),
+    ],
+)
+async def test_a_call_that_was_reset_on_the_way_is_sent_again(
+    scripted: ScriptedServer, code: StatusCode, message: str
+) -> None:
+    """So it looks when a replica closes its port, or a proxy loses the one that it led to."""
+    scripted.on("AppendEvent", Refusal(code, message=message), APPENDED)
+    async with client(scripted) as t:
+        answer = await t.sessions.steer("sess_1", "hello")
+    assert answer.seq == 4
+    first, second = (request.request_id for request in scripted.requests("AppendEvent"))
+    assert first == second != ""
+
+
 async def test_two_requests_have_two_ids_and_a_given_one_is_kept(scripted: ScriptedServer) -> None:
     scripted.on("AppendEvent", APPENDED)
     async with client(scripted) as t:

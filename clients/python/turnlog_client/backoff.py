@@ -14,10 +14,13 @@ from turnlog_client.errors import TurnlogError, is_cut
 def may_be_sent_again(error: BaseException) -> bool:
     """Whether a unary call that failed so may be sent again, with the same `request_id`.
 
-    UNAVAILABLE includes OUTCOME_UNKNOWN: the id lets the server tell. Any other refusal says itself, by RetryInfo,
-    when waiting helps.
+    UNAVAILABLE includes OUTCOME_UNKNOWN: the id lets the server tell. So it does where a connection broke, or a
+    replica that goes down or a proxy reset the call, which may come as CANCELLED. Any other refusal says itself, by
+    RetryInfo, when waiting helps.
     """
-    return isinstance(error, TurnlogError) and (error.code is StatusCode.UNAVAILABLE or error.retry_after is not None)
+    if not isinstance(error, TurnlogError):
+        return False
+    return error.retry_after is not None or (is_cut(error) and error.code is not StatusCode.DEADLINE_EXCEEDED)
 
 
 def may_be_resumed(error: BaseException) -> bool:
