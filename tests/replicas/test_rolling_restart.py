@@ -19,6 +19,7 @@ from turnlog.v1.user_event_pb2 import UserInterrupt
 from turnlog_client.client import Turnlog
 
 LAST = UserInterrupt(reason="the last")
+PATIENCE = 120
 WORDS = 10
 HARNESS = f"""
 import json, sys, time
@@ -82,7 +83,7 @@ class Traffic:
     async def moves(self) -> None:
         """Returns once more was appended and a turn is over."""
         appends, turns = len(self.answers), len(self.runs)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 if len(self.answers) >= appends + 20 and len(self.runs) > turns:
                     return
@@ -118,7 +119,7 @@ async def test_nothing_is_lost_or_doubled(dsn: str, tmp_path: Path, ends: list[s
         await stack.enter_async_context(
             real_runner(replicas.proxy.address, space.runner_key, tmp_path / "runner", harness)
         )
-        client = await stack.enter_async_context(Turnlog.connect(replicas.proxy.address, space.key, patience=60))
+        client = await stack.enter_async_context(Turnlog.connect(replicas.proxy.address, space.key, patience=PATIENCE))
         traffic = Traffic(space, client, session_id)
         async with asyncio.TaskGroup() as followers:
             following = [followers.create_task(traffic.follow()) for _ in range(4)]

@@ -23,7 +23,7 @@ CONNECTIONS = 4 * SIZE
 POOL = 4
 # The lane's connection, the listener's, and the one that looks.
 OTHERS = 3
-PATIENCE = 60
+PATIENCE = 120
 ARGUMENTS = ("--pool-size", str(POOL), "--runner-lease-ttl-seconds", "60", "--runner-heartbeat-seconds", "20")
 CUTS = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
 

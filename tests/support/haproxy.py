@@ -19,8 +19,8 @@ global
   tune.h2.max-concurrent-streams 1000
 defaults
   mode http
-  timeout connect 2s
-  timeout check 2s
+  timeout connect 10s
+  timeout check 10s
   timeout client 1h
   timeout server 1h
 frontend turnlog
@@ -28,10 +28,11 @@ frontend turnlog
   default_backend replicas
 backend replicas
   balance roundrobin
+  option redispatch 1
   option tcp-check
   tcp-check send-binary {health}
   tcp-check expect binary {serving}
-  default-server proto h2 check inter 200ms fall 1 rise 1
+  default-server proto h2 check inter 200ms fall 3 rise 1
 """
 # One gRPC message of a HealthCheckResponse: status SERVING.
 SERVING = b"\x00\x00\x00\x00\x02\x08\x01"
