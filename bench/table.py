@@ -54,7 +54,8 @@ def judged(line: Line, repetitions: list[Repetition]) -> dict[str, Any]:
     for repetition in repetitions:
         try:
             ratios.append(round(line.ratio(repetition), 3))
-        except KeyError:
+        except (KeyError, ZeroDivisionError):
+            # Left out, or nothing ended within a window.
             continue
     if not ratios:
         return {**said, "value": None, "ratios": [], "holds": None}
