@@ -30,6 +30,12 @@ class Told:
     revoked: dict[str, int] = field(default_factory=dict)
     broken: list[Broken] = field(default_factory=list)
 
+    @property
+    def deleted(self) -> set[str]:
+        """Sessions that somebody asked to delete, and was not plainly refused."""
+        asked = [tries for tries in self.tries.values() if tries[0][0]["method"] == "DeleteSession"]
+        return {tries[0][0]["session"] for tries in asked if any(a is None or a["op"] != "refused" for _, a in tries)}
+
 
 def read(lines: Iterable[Line]) -> Told:
     """Sorts a history, and finds what a follower alone can show: a gap, a repeat."""
@@ -95,6 +101,7 @@ class Requests:
 
     def check(self) -> Iterator[Broken]:
         """Each OK is there once, where it said; what is unknown at most once; what was refused nowhere."""
+        deleted = self._told.deleted - self._heads.keys()
         for name, tries in self._told.tries.items():
             oks = [answer for _, answer in tries if answer is not None and answer["op"] == "ok"]
             all_refused = all(answer is not None and answer["op"] == "refused" for _, answer in tries)
@@ -104,12 +111,13 @@ class Requests:
             if all(answer is not None and answer.get("reason") == FENCED for _, answer in tries):
                 if self._places[name]:
                     yield Broken("Fenced", session, f"{name} was sent without a lease, and is at {self._places[name]}")
-            elif tries[0][0]["marker"]:
+            elif tries[0][0]["marker"] and session not in deleted:
                 yield from self._effects(name, session, oks, all_refused)
             if not tries[0][0]["client"].startswith("runner"):
                 yield from self._memory(name, session, oks, all_refused)
         yield from self._order()
-        yield from self._reads()
+        yield from self._reads(deleted)
+        yield from self._existence()
 
     def _access(self, name: str, session: str, tries: Answers) -> Iterator[Broken]:
         """What is sent after a revocation was answered is refused, and changes nothing."""
@@ -164,7 +172,25 @@ class Requests:
                 elif seq <= highest:
                     yield Broken("Ordered", session, f"{name} got seq {seq}, and {highest} had been answered before")
 
-    def _reads(self) -> Iterator[Broken]:
+    def _existence(self) -> Iterator[Broken]:
+        """What was deleted is gone, for everyone and from the answer on; what was not is there."""
+        since: dict[str, int] = {}
+        for tries in self._told.tries.values():
+            for sent, answer in tries:
+                session = sent["session"]
+                if answer is not None and answer["op"] == "ok" and sent["method"] == "DeleteSession":
+                    since[session] = min(since.get(session, answer["t"]), answer["t"])
+                if answer is not None and answer.get("reason") == "NOT_FOUND" and session in self._heads:
+                    yield Broken("Durable", session, f"{sent['request']} was answered NOT_FOUND, and it is there")
+        for session in since.keys() & self._heads.keys():
+            yield Broken("Durable", session, "it was deleted, and is there")
+        for tries in self._told.tries.values():
+            for sent, answer in tries:
+                ok = answer is not None and answer["op"] == "ok" and sent["method"] != "DeleteSession"
+                if ok and sent["t"] > since.get(sent["session"], sent["t"]):
+                    yield Broken("Durable", sent["session"], f"{sent['request']} was answered OK after the deletion")
+
+    def _reads(self, deleted: set[str]) -> Iterator[Broken]:
         """A read that is sent after an answer has what was answered, whichever replica it asks."""
         answered: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for tries in self._told.tries.values():
@@ -180,7 +206,7 @@ class Requests:
                     index += 1
                 if read["seq"] < highest:
                     yield Broken("Durable", session, f"a read gave head {read['seq']} after {highest} was answered")
-                if read["seq"] > self._heads.get(session, 0):
+                if session not in deleted and read["seq"] > self._heads.get(session, 0):
                     yield Broken("Durable", session, f"a read gave head {read['seq']}, which the log never reached")
 
 

@@ -25,6 +25,7 @@ REFUSALS = frozenset(
         grpc.StatusCode.ABORTED,
     }
 )
+ACTS = ("message", "interrupt", "cancel run", "read", "cancel", "complete", "delete")
 CAUSE = {"kind": "KIND_API"}
 
 
@@ -38,6 +39,7 @@ class Open:
     seen: int = 0
     active: str = ""
     over: bool = False
+    gone: bool = False
     runs: list[str] = field(default_factory=list)
 
 
@@ -62,7 +64,7 @@ class World:
     @property
     def waiting(self) -> int:
         """Turns that have begun and not ended."""
-        return sum(each.began - each.ended for each in self.sessions.values())
+        return sum(each.began - each.ended for each in self.sessions.values() if not each.gone)
 
     @property
     def ended(self) -> int:
@@ -70,7 +72,7 @@ class World:
 
     @property
     def usable(self) -> list[Open]:
-        return [each for each in self.sessions.values() if not each.over]
+        return [each for each in self.sessions.values() if not each.over and not each.gone]
 
     def open(self, session_id: str) -> Open:
         """A Session that was just made: somebody will follow it."""
@@ -112,11 +114,11 @@ class Client:
             await self.create()
             return
         # Where too many turns wait, nobody adds to them.
-        weights = [60 if self._world.waiting < self._world.most_turns else 0, 12, 6, 20, 1, 1]
+        weights = [60 if self._world.waiting < self._world.most_turns else 0, 12, 6, 20, 1, 1, 1]
         await self._act(self._random.choice(usable), weights)
 
     async def _act(self, session: Open, weights: list[int]) -> None:
-        match self._random.choices(["message", "interrupt", "cancel run", "read", "cancel", "complete"], weights)[0]:
+        match self._random.choices(ACTS, weights)[0]:
             case "message":
                 await self.message(session)
             case "interrupt":
@@ -129,6 +131,9 @@ class Client:
                 await self._last(session, "CancelSession", reason="enough")
             case "complete":
                 await self._last(session, "CompleteSession")
+            case "delete":
+                there = [each for each in self._world.sessions.values() if not each.gone]
+                await self._last(self._random.choice(there), "DeleteSession")
 
     async def create(self) -> None:
         """A Session, most often with its first turn."""
@@ -202,6 +207,8 @@ class Client:
             reason = refused.reason or refused.code.name
             if refused.reason and (refused.code in REFUSALS or refused.reason in NOT_APPLIED):
                 history.refused(number, reason)
+                if reason == "NOT_FOUND" and session:
+                    self._world.sessions[session].gone = True
                 # Waiting helps with these: the same request again.
                 return "again" if refused.reason in NOT_APPLIED else "refused"
             history.unknown(number, reason)
@@ -209,9 +216,10 @@ class Client:
         except asyncio.CancelledError:
             history.unknown(number, "cut short")
             raise
+        # A replayed creation of what was deleted since is answered NOT_FOUND.
         made = session or got.session.session_id
         history.ok(number, made, getattr(got, "seq", 0), getattr(got, "event_id", ""), getattr(got, "run_id", ""))
-        self._world.open(made)
+        self._world.open(made).gone |= method == "DeleteSession"
         return "ok"
 
     def _rpc(self) -> Rpc:

@@ -1,7 +1,6 @@
 """Followers: every event of every Session, from where they were cut, written down as the bytes that came."""
 
 import asyncio
-import contextlib
 import random
 from typing import Any
 
@@ -10,7 +9,7 @@ from campaign.clients import Open, World
 from campaign.history import digest
 from campaign.log_checks import ENDS
 from campaign.raw_frames import bodies_of
-from support.replicas import Rpc
+from support.replicas import Refused, Rpc
 from turnlog.v1.event_pb2 import Event
 from turnlog.v1.event_service_pb2 import (
     FollowEventsRequest,
@@ -44,7 +43,10 @@ class Follower:
             try:
                 if await self._follow():
                     return
-            except grpc.aio.AioRpcError:
+            except grpc.aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.NOT_FOUND:
+                    self._session.gone = True
+                    return
                 self.cuts += 1
             await asyncio.sleep(self._random.uniform(0.02, 0.3))
 
@@ -107,16 +109,20 @@ class FollowerOfAll:
     async def run(self) -> None:
         """Until it is cancelled."""
         while True:
-            if self._world.sessions:
-                with contextlib.suppress(grpc.aio.AioRpcError, TimeoutError):
-                    await self._follow()
+            try:
+                await self._follow()
+            except TimeoutError:
+                pass
+            except grpc.aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.NOT_FOUND:
+                    self._world.sessions[Refused(error).metadata["id"]].gone = True
             await asyncio.sleep(self._random.uniform(0.1, 0.5))
 
     async def _follow(self) -> None:
         cursors = {each.session_id: self.cursors.get(each.session_id, 0) for each in self._world.sessions.values()}
-        # At most 1,000 at a time: without those that ended and were read.
+        # At most 1,000 at a time: without those that were deleted, or ended and were read.
         for session_id, session in self._world.sessions.items():
-            if session.over and cursors[session_id] >= session.seen:
+            if session.gone or (session.over and cursors[session_id] >= session.seen):
                 del cursors[session_id]
         if not cursors:
             return

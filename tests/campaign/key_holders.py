@@ -46,7 +46,7 @@ class KeyHolder:
             if await self._until_done("RevokeApiKey", api_key_id=made.api_key.api_key_id) is not None:
                 self._world.history.write(op="revoked", client=name)
                 for _ in range(5):
-                    await client.message(self._random.choice(self._world.usable or [*self._world.sessions.values()]))
+                    await client.message(self._random.choice([*self._world.sessions.values()]))
         finally:
             writing.cancel()
             await asyncio.wait([writing])

@@ -130,7 +130,8 @@ def _complete(stored: Stored, events: list[Event]) -> Iterator[Broken]:
             said.setdefault((event.run_id, event.attempt_no), []).append(_text(event))
         if event.type == "run.succeeded" and (texts := said.get((event.run_id, _last_attempt(events, event)))):
             run, number, _, total = texts[0].split("/")
-            if texts != [f"{run}/{number}/{i}/{total}" for i in range(1, int(total) + 1)]:
+            all_of_them = range(1, int(total) + 1) if total.isdigit() else ()
+            if texts != [f"{run}/{number}/{i}/{total}" for i in all_of_them]:
                 yield Broken("Durable", stored.session_id, f"{event.run_id} succeeded, and of it is only {texts}")
 
 

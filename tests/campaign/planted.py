@@ -281,3 +281,26 @@ def a_revoked_key_still_writes(it: Tampered) -> None:
     it.lines.remove(answer)
     it.add(op="unknown", id=answer["id"], reason="UNAVAILABLE")
     it.add(op="revoked", client=sent["client"], t=sent["t"] - 1)
+
+
+@bug("Durable", "it was deleted, and is there")
+def a_deletion_is_lost(it: Tampered) -> None:
+    session_id = it.line("seen")["session"]
+    it.add(op="call", id=0, client="c", method="DeleteSession", session=session_id, request="gone", marker="")
+    it.add(op="ok", id=0, session=session_id, seq=0, event="", run="")
+
+
+@bug("Durable", "was answered OK after the deletion")
+def what_was_deleted_still_takes_messages(it: Tampered) -> None:
+    session_id = it.line("seen")["session"]
+    it.add(op="call", id=0, client="c", method="DeleteSession", session=session_id, request="gone", marker="")
+    it.add(op="ok", id=0, session=session_id, seq=0, event="", run="")
+    it.add(op="call", id=1_000_000, client="c", method="AppendEvent", session=session_id, request="late", marker="")
+    it.add(op="ok", id=1_000_000, session=session_id, seq=0, event="", run="")
+
+
+@bug("Durable", "was answered NOT_FOUND, and it is there")
+def a_session_that_is_there_was_not_found(it: Tampered) -> None:
+    answer = it.line("ok", lambda line: line["seq"] > 0 and it.call_of(line)["session"] != "")
+    it.lines.remove(answer)
+    it.add(op="refused", id=answer["id"], reason="NOT_FOUND")

@@ -168,7 +168,9 @@ class Campaign:
 
         def read() -> dict[str, int]:
             with self._scene.admin() as conn:
-                return dict(conn.execute("SELECT session_id, head_seq FROM session_heads").fetchall())
+                return dict(
+                    conn.execute("SELECT session_id, head_seq FROM session_heads WHERE head_seq >= 0").fetchall()
+                )
 
         heads = await asyncio.to_thread(read)
         for session_id in heads:

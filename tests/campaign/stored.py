@@ -39,7 +39,7 @@ Conn = psycopg.Connection[tuple[Any, ...]]
 
 
 def sessions(conn: Conn) -> Iterator[Stored]:
-    """Every Session, one after the other, in one transaction."""
+    """Every Session that was not deleted, one after the other, in one transaction."""
     with conn.transaction():
         heads = dict(conn.execute("SELECT session_id, head_seq FROM session_heads").fetchall())
         statuses = dict(conn.execute("SELECT session_id, status FROM session_states").fetchall())
@@ -51,10 +51,12 @@ def sessions(conn: Conn) -> Iterator[Stored]:
             cursor.execute("SELECT session_id, seq, type, body FROM events ORDER BY session_id, seq")
             found = set()
             for session_id, rows in groupby(cursor, key=lambda row: row[0]):
+                if heads.get(session_id, 0) < 0:
+                    continue  # deleted, and not yet swept
                 found.add(session_id)
                 log = [(seq, kind, bytes(body)) for _, seq, kind, body in rows]
                 yield Stored(session_id, heads.get(session_id, 0), statuses.get(session_id, ""), log, runs[session_id])
-        for session_id in heads.keys() - found:
+        for session_id in {each for each, head in heads.items() if head >= 0} - found:
             yield Stored(session_id, heads[session_id], statuses.get(session_id, ""), [], runs[session_id])
 
 
