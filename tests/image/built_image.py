@@ -18,7 +18,6 @@ from psycopg.conninfo import make_conninfo
 from support.console import blocks_of, typed
 from support.postgres import postgres_running
 from support.real_runner import real_runner
-from support.server_process import ran
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCKS = blocks_of((ROOT / "README.md").read_text("utf-8"))
@@ -182,7 +181,7 @@ async def test_the_volume_is_all_that_stays(workshop: Workshop, data: Path, addr
         assert await second.ends() == 0
 
 
-async def test_a_postgresql_elsewhere(workshop: Workshop, data: Path, address: str, tmp_path: Path) -> None:
+async def test_a_postgresql_elsewhere(workshop: Workshop, data: Path, address: str) -> None:
     host, _, port = free_address().rpartition(":")
     async with postgres_running(listen_addresses=host, port=port) as postgres:
         dsn = make_conninfo(postgres.database_create(), host=host)
@@ -191,7 +190,7 @@ async def test_a_postgresql_elsewhere(workshop: Workshop, data: Path, address: s
             await container.until_healthy()
             # The volume is not needed.
             assert list(data.iterdir()) == []
-            code, said = await ran("check", "--database-url", dsn, cwd=tmp_path)
+            code, said = await container.run("turnlog-server", "check")
             assert code == 0, said
             container.main().send_signal(signal.SIGTERM)
             assert await container.ends() == 0
