@@ -88,6 +88,7 @@ class Talk:
         assert {run.status for run in listed} == {SUCCEEDED}
 
 
+@pytest.mark.slow
 @pytest.mark.case(73, 75, 76)
 async def test_work_goes_on_as_if_nothing_had_happened(elsewhere: Any, tmp_path: Path) -> None:
     async with elsewhere.replica() as one, elsewhere.replica() as two:

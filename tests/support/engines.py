@@ -79,11 +79,15 @@ engine = Engine()
 
 
 class WireProcess:
-    """The proxy as a process, with a calm address and one with weather."""
+    """The proxy as a process, with a calm address and one with weather.
+
+    met, statements: the faults that servers met and all that they sent, once the proxy is gone.
+    """
 
     def __init__(self, process: asyncio.subprocess.Process, told: dict[str, str]) -> None:
         self.process = process
         self.met: dict[str, int] = {}
+        self.statements: list[str] = []
         self._calm, self._rough = (_place(told[name]) for name in ("calm", "rough"))
 
     def calm(self, dsn: str) -> str:
@@ -113,7 +117,8 @@ async def wire_process(upstream: str, every: int, seed: int) -> AsyncIterator[Wi
         yield proxy
         process.stdin.close()
         async with asyncio.timeout(PATIENCE):
-            proxy.met = json.loads(await process.stdout.read())
+            told = json.loads(await process.stdout.read())
+            proxy.met, proxy.statements = told["faults"], told["statements"]
     finally:
         if process.returncode is None:
             process.stdin.close()

@@ -14,7 +14,9 @@ from typing import Any
 
 import turnlog_server.store
 from pglast import ast, enums, parse_sql
-from pglast.parser import ParseError
+from pglast.parser import ParseError, fingerprint
+from pglast.stream import RawStream
+from turnlog_server.store import log_sql
 
 TYPES = {"uuid", "text", "bytea", "bool", "int8", "float8", "timestamptz", "jsonb"}
 # Only ever a constant or a factor: `now() + n * interval '1 second'`.
@@ -86,7 +88,21 @@ def statements() -> dict[str, str]:
         for name, value in vars(importlib.import_module(module.name)).items():
             if name.isupper() and isinstance(value, str) and VERB.match(value):
                 found.setdefault(value, f"{module.name.rsplit('.', 1)[-1]}.{name}")
+    # The log statement leaves out what a batch has no rows for; the constants have it all.
+    for name, text in {"append": log_sql.append(()), "append_one": log_sql.append_one((), ())}.items():
+        found.setdefault(text, f"log_sql.{name}")
     return {name: text for text, name in found.items()}
+
+
+def pieces(sql: str) -> frozenset[str]:
+    """What a statement is made of, whatever its parameters are called: its common table expressions and the rest."""
+    root = parse_sql(sql)[0].stmt
+    ctes = getattr(root, "withClause", None)
+    parts: list[Any] = [root]
+    if ctes is not None:
+        parts += [cte.ctequery for cte in ctes.ctes]
+        root.withClause = None
+    return frozenset(fingerprint(RawStream()(part)) for part in parts)
 
 
 def casts(text: str) -> dict[str, str]:

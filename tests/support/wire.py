@@ -43,6 +43,8 @@ Fault = Cut | Fails
 
 CRDB_VERSION = "CockroachDB CCL v26.2.1 (x86_64-pc-linux-gnu, PostgreSQL behind a proxy)"
 CANCEL_REQUEST = 80877102
+# The one thing that tests ask of a cluster in words that PostgreSQL does not know.
+DROP_DATABASE = re.compile(rb"(DROP DATABASE IF EXISTS \w+) CASCADE\0")
 COMMIT = re.compile(r"\s*(COMMIT|END)\b", re.IGNORECASE)
 # PostgreSQL itself keeps the state of the transaction right: instead of what is to fail it gets a word that it cannot
 # parse, and its complaint of that word goes to the client under the code that the word names.
@@ -55,6 +57,7 @@ class WireProxy:
     silent: connections are taken and bytes are swallowed, and nothing ever comes back.
     crdb_version: what the server states as its parameter of that name. With it, what CockroachDB refuses is refused.
     only: statements of other applications than those whose name begins so are passed on as they are.
+    done: the faults so far. heard: every text that was judged.
     """
 
     def __init__(self, upstream: str, folder: Path, port: int = 5432) -> None:
@@ -66,6 +69,7 @@ class WireProxy:
         self.release = asyncio.Event()
         self.connections = 0
         self.done: Counter[Fault] = Counter()
+        self.heard: set[str] = set()
         given = conninfo_to_dict(upstream)
         self._upstream = f"{given['host']}/.s.PGSQL.{given.get('port', 5432)}"
         self._path = folder / f".s.PGSQL.{port}"
@@ -150,6 +154,8 @@ class _Link:
             kind, body = await _message(self._from_client)
             if self._proxy.silent:
                 continue
+            if self._proxy.crdb_version is not None and kind == b"Q":
+                body = DROP_DATABASE.sub(rb"\1 WITH (FORCE)\0", body)
             if self._ours:
                 kind, body = self._judged(kind, body)
             if kind:
@@ -176,6 +182,7 @@ class _Link:
         return kind, body
 
     def _refused(self, statement: str) -> str | None:
+        self._proxy.heard.add(statement)
         return refusal(statement) if self._proxy.crdb_version is not None else None
 
     def _struck(self, statement: str, kind: bytes, body: bytes) -> tuple[bytes, bytes]:

@@ -28,7 +28,8 @@ async def main(upstream: str, folder: str, every: str, seed: str) -> None:
         await asyncio.to_thread(sys.stdin.read)
     for proxy in (calm, rough):
         await proxy.stop()
-    print(json.dumps({str(fault): times for fault, times in rough.done.items()}), flush=True)
+    faults = {str(fault): times for fault, times in rough.done.items()}
+    print(json.dumps({"faults": faults, "statements": sorted(calm.heard | rough.heard)}), flush=True)
 
 
 if __name__ == "__main__":
