@@ -12,6 +12,7 @@ VARINTS = (
     b"\xff" * 10 + b"\x01",
     b"\x80" * 20 + b"\x00",
     b"\xff" * 5 + b"\x0f",
+    b"\xff" * 5000,
 )
 LENGTHS = (2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**63, 2**64 - 1)
 NUMBERS = (0, 15, 16, 999, 18_999, 19_000, 19_999, 2**28, 2**29 - 1)
@@ -66,6 +67,12 @@ def _set(rng: Random, raw: bytes) -> bytes:
         return b"\xff"
     at = rng.randrange(len(raw))
     return raw[:at] + bytes([rng.choice((0, 0x7F, 0x80, 0xFF))]) + raw[at + 1 :]
+
+
+def _run(rng: Random, raw: bytes) -> bytes:
+    """One byte and nothing else: a number that never ends, or a message of nothing."""
+    size = rng.choice(CROWDS) if rng.random() < 0.02 else 500
+    return raw[: rng.choice((0, 0, 1, 2))] + rng.choice((b"\xff", b"\x80", b"\x00", b"\x0a", b"\x32")) * size
 
 
 def _noise(rng: Random, raw: bytes) -> bytes:
@@ -159,7 +166,7 @@ def _groups(rng: Random, found: list[Field]) -> bytes:
     return b"".join(field.raw for field in found) + groups
 
 
-BLIND = (_flip, _flip, _cut, _remove, _repeat, _insert, _set, _noise)
+BLIND = (_flip, _flip, _cut, _remove, _repeat, _insert, _set, _run, _noise)
 STRUCTURAL = (
     _again, _crowd, _without, _shuffled, _of_another_type, _of_another_number, _overlong, _wide_number, _inside,
     _inside, _inside, _nested, _unknown, _groups,

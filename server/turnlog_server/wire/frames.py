@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from turnlog.v1 import event_pb2
 from turnlog.v1 import event_service_pb2 as pb
 
+VARINT_BITS = 70  # ten bytes of seven
 _EVENTS_TAG = b"\x0a"  # field 1, length-delimited: EventBatch.events, and the frame's own arm
 
 
@@ -19,15 +20,17 @@ def varint(value: int) -> bytes:
 
 
 def read_varint(raw: bytes, at: int) -> tuple[int, int]:
-    """The number that starts at `at`, and where it ends. Raises IndexError where there is no end."""
+    """The number that starts at `at`, and where it ends. Raises IndexError where there is no end within 64 bits."""
     value = shift = 0
-    while True:
+    while shift < VARINT_BITS:
         byte = raw[at]
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
         shift += 7
+    # A number as long as a message would take minutes.
+    raise IndexError(at)
 
 
 def elements(raw: bytes) -> Iterator[bytes]:

@@ -61,14 +61,20 @@ def malformed(raw: bytes, refusal: Refusal) -> said.Malformed:
 
 
 def _lease_of(raw: bytes) -> pb.Lease | None:
-    """The lease of a numbered message, whatever else is in it: it may be nested too deep to be parsed at all."""
+    """The lease of a numbered message, whatever else is in it: it may be nested too deep to be parsed at all.
+
+    Field 1 of every numbered message, and so what every library writes first. Only that is read: the rest is large.
+    """
     try:
         tag, start = read_varint(raw, 0)
         size, start = read_varint(raw, start)
         if tag not in _NUMBERED_TAGS or start + size != len(raw):
             return None
-        # The lease is field 1 of every numbered message. What HarnessReady does not know is skipped, not descended.
-        return pb.HarnessReady.FromString(raw[start:]).lease
+        tag, start = read_varint(raw, start)
+        size, start = read_varint(raw, start)
+        if tag != _LEASE_TAG or start + size > len(raw):
+            return None
+        return pb.Lease.FromString(raw[start : start + size])
     except (DecodeError, IndexError):
         return None
 
@@ -141,6 +147,7 @@ _NUMBERED_TAGS: Final = frozenset(
     pb.ConnectRequest.DESCRIPTOR.fields_by_name[arm].number << 3 | 2
     for arm in ("harness_ready", "append", "settle", "abandon")
 )
+_LEASE_TAG: Final = pb.HarnessReady.LEASE_FIELD_NUMBER << 3 | 2
 
 
 class RunnerFrames:
