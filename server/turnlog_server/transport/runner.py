@@ -48,10 +48,12 @@ class RunnerServicer:
                     await task
         finally:
             reader.cancel()
-            await self._fleet.disconnect(link)
-            await stream.close()
-            writer.cancel()
-            await asyncio.gather(reader, writer, return_exceptions=True)
+            try:
+                await self._fleet.disconnect(link)
+                await stream.close()
+            finally:
+                writer.cancel()
+                await asyncio.gather(reader, writer, return_exceptions=True)
 
     async def ListRunners(self, ctx: CallContext, request: pb.ListRunnersRequest) -> pb.ListRunnersResponse:
         window = pages.window(request, str)
