@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import psutil
 import pytest
+from support.embedded import Supervisor, open_ground
 from support.replicas import Live, Refused, Space, live_replica, make_space
 from support.server_process import ran
 from turnlog.runner.v1 import runner_service_pb2 as fleet
@@ -149,3 +151,35 @@ async def test_a_run_goes_on_at_the_next_replica(dsn: str) -> None:
         log = [event.type for event in await other.log(session_id)]
         assert log.count("run.attempt_started") == 1
         assert "run.succeeded" in log
+
+
+@pytest.mark.case(36)
+async def test_whoever_waits_for_a_database_that_is_away_is_told_why_it_ends() -> None:
+    with open_ground() as ground:
+        database = Supervisor(ground / "data")
+        told = await asyncio.to_thread(database.says)
+        try:
+            async with live_replica(told["dsn"], "--migrate", "--drain-grace-seconds", "2") as live:
+                space = await make_space(live)
+                session_id = (await space.session()).session.session_id
+                follows = [space.rpc.stream("FollowEvents", session_id=session_id)]
+                await follows[0].until("caught_up")
+                postmaster = psutil.Process(int(told["pid"]))
+                children = postmaster.children()
+                postmaster.kill()
+                await asyncio.to_thread(psutil.wait_procs, children, 20)
+                reading = asyncio.create_task(space.rpc.call("GetSession", session_id=session_id))
+                follows += [space.rpc.stream("FollowEvents", session_id=session_id) for _ in range(3)]
+                await live.until_metric("turnlog_open_streams", 4.0, method="FollowEvents")
+                live.kill(signal.SIGTERM)
+                for follow in follows:
+                    with pytest.raises(Refused) as ended:
+                        await follow.until("end")
+                    assert (ended.value.code, ended.value.reason) == (grpc.StatusCode.UNAVAILABLE, "SERVER_DRAINING")
+                with pytest.raises(Refused) as ended:
+                    await reading
+                assert ended.value.code is grpc.StatusCode.UNAVAILABLE
+                assert ended.value.reason in {"SERVER_DRAINING", "STORE_UNAVAILABLE"}
+                assert await live.process.wait() == 0
+        finally:
+            database.kill()

@@ -179,6 +179,10 @@ class Replica:
         self._adapter.drain()
         self.drained = Drained(follows_ended=self._events.drain(), runners_told=self._fleet.drain())
 
+    def cut(self, *, follows_only: bool = False) -> None:
+        """Ends the calls that are under way; see `Adapter.cut`."""
+        self._adapter.cut(follows_only=follows_only)
+
     @property
     def calls(self) -> int:
         """Calls and streams under way."""

@@ -165,6 +165,8 @@ class Node:
         if self._replica is not None:
             self._replica.drain()
             await self._step("farewell", asyncio.sleep(FAREWELL), deadline - loop.time())
+            # Those that did not hear of the drain wait for a database that may be away for long.
+            self._replica.cut(follows_only=True)
         if self._door is not None:
             await self._close_door(self._door, max(LEAST_GRACE, deadline - loop.time()))
         if self._replica is not None:
@@ -197,5 +199,7 @@ class Node:
         if not closing.done():
             if self._replica is not None and self._replica.drained is not None:
                 self._replica.drained.calls_cut = self._replica.calls
+                self._replica.cut()
+                await self._stopping.unless_hurried(asyncio.shield(closing), FAREWELL)
             await door.close(0)
         await closing

@@ -36,6 +36,14 @@ ON_THE_WAY_SECONDS: Final = 0.2
 CLOSING_SECONDS: Final = 10.0
 # How a call is counted whose caller left, or whose deadline passed, before it was answered.
 GIVEN_UP: Final = grpc.StatusCode.CANCELLED.name
+CUT: Final = Refusal(
+    Reason.SERVER_DRAINING, "This replica is going down: reconnect and go on where you were.", retry_after=0.2
+)
+CUT_WRITE: Final = Refusal(
+    Reason.OUTCOME_UNKNOWN,
+    "This replica is going down, and whether this was applied is not known: retry with the same request_id.",
+    retry_after=0.2,
+)
 CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
@@ -60,6 +68,7 @@ class Method:
     name: str
     request: type[Message]
     mutates: bool
+    follows: bool
 
     @classmethod
     def of(cls, descriptor: MethodDescriptor) -> "Method":
@@ -68,8 +77,13 @@ class Method:
         fields = descriptor.input_type.fields_by_name
         # GetRequest names a request of before; it is none itself.
         mutates = "request_id" in fields and not descriptor.name.startswith("Get")
+        follows = descriptor.server_streaming and not descriptor.client_streaming
         return cls(
-            f"{service.full_name}/{descriptor.name}", descriptor.name, GetMessageClass(descriptor.input_type), mutates
+            f"{service.full_name}/{descriptor.name}",
+            descriptor.name,
+            GetMessageClass(descriptor.input_type),
+            mutates,
+            follows,
         )
 
 
@@ -121,12 +135,27 @@ class Adapter:
         self._epochs = epochs
         self._observer = observer
         self._draining = False
-        # Calls and streams under way.
-        self.under_way = 0
+        self._calls: dict[asyncio.Task[Any] | None, Method] = {}
+        self._cut: set[asyncio.Task[Any] | None] = set()
+
+    @property
+    def under_way(self) -> int:
+        """Calls and streams that have not ended."""
+        return len(self._calls)
 
     def drain(self) -> None:
         """New calls are refused as SERVER_DRAINING; those under way go on."""
         self._draining = True
+
+    def cut(self, *, follows_only: bool = False) -> None:
+        """Ends what is under way and tells the callers why; gRPC itself would tell them nothing but CANCELLED.
+
+        follows_only: what a drain has told to end, and what cannot, because it waits for the database.
+        """
+        for task, method in self._calls.items():
+            if task is not None and (method.follows or not follows_only):
+                self._cut.add(task)
+                task.cancel()
 
     def handlers(
         self, services: Mapping[ServiceDescriptor, object]
@@ -157,7 +186,7 @@ class Adapter:
 
         async def handle(raw: bytes, context: Context) -> bytes:
             started = time.perf_counter()
-            self.under_way += 1
+            self._calls[task := asyncio.current_task()] = method
             try:
                 deadline = self._deadline(context)
                 ctx = await self._open(method, context, deadline)
@@ -167,13 +196,13 @@ class Adapter:
                 response = await call(ctx, request)
                 answer = response.SerializeToString()
             except asyncio.CancelledError:
-                self._observer.request(method.name, GIVEN_UP)
-                raise
+                self._given_up(task, method, context)
+                return b""
             except Exception as exc:
                 self._fail(method, context, exc, time.perf_counter() - started)
                 return b""
             finally:
-                self.under_way -= 1
+                del self._calls[task]
             seconds = time.perf_counter() - started
             self._observer.request(method.name, "OK", seconds)
             if method.mutates:
@@ -187,18 +216,18 @@ class Adapter:
     ) -> Callable[[bytes, Context], Awaitable[None]]:
         async def handle(raw: bytes, context: Context) -> None:
             self._observer.stream_opened(method.name)
-            self.under_way += 1
+            self._calls[task := asyncio.current_task()] = method
             try:
                 ctx = await self._open(method, context, self._deadline(context))
                 await self._send(context, call(ctx, parse(method.request, raw)))
             except asyncio.CancelledError:
-                self._observer.request(method.name, GIVEN_UP)
-                raise
+                self._given_up(task, method, context)
+                return
             except Exception as exc:
                 self._fail(method, context, exc, None)
                 return
             finally:
-                self.under_way -= 1
+                del self._calls[task]
                 self._observer.stream_closed(method.name)
             self._observer.request(method.name, "OK")
 
@@ -209,18 +238,18 @@ class Adapter:
     ) -> Callable[[AsyncIterator[bytes], Context], Awaitable[None]]:
         async def handle(requests: AsyncIterator[bytes], context: Context) -> None:
             self._observer.stream_opened(method.name)
-            self.under_way += 1
+            self._calls[task := asyncio.current_task()] = method
             try:
                 ctx = await self._open(method, context, self._deadline(context))
                 await call(ctx, Stream(method, requests, context))
             except asyncio.CancelledError:
-                self._observer.request(method.name, GIVEN_UP)
-                raise
+                self._given_up(task, method, context)
+                return
             except Exception as exc:
                 self._fail(method, context, exc, None)
                 return
             finally:
-                self.under_way -= 1
+                del self._calls[task]
                 self._observer.stream_closed(method.name)
             self._observer.request(method.name, "OK")
 
@@ -285,6 +314,15 @@ class Adapter:
             return judged
 
         return CallContext(method.key, caller, deadline, judge=judge)
+
+    def _given_up(self, task: asyncio.Task[Any] | None, method: Method, context: Context) -> None:
+        """The call was cancelled: by its caller, whom nobody has to tell, or by `cut`."""
+        if task is None or task not in self._cut:
+            self._observer.request(method.name, GIVEN_UP)
+            raise asyncio.CancelledError
+        self._cut.discard(task)
+        task.uncancel()
+        self._fail(method, context, CUT_WRITE if method.mutates else CUT, None)
 
     def _fail(self, method: Method, context: Context, exc: Exception, seconds: float | None) -> None:
         """Gives the call the status of what was raised; its handler then returns.
