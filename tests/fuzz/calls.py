@@ -9,6 +9,8 @@ from fuzz.oracle import SAID_IN_HASTE, of_error
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from support.replicas import METHODS
+from turnlog.v1 import event_service_pb2 as events
+from turnlog.v1 import session_service_pb2 as sessions
 
 # A follow that goes on for ever has been answered enough.
 FRAMES = 12
@@ -117,9 +119,6 @@ def _ids(call: Call) -> set[str]:
 
 async def read_whole(channel: grpc.aio.Channel, key: str, session_id: str) -> list[int] | None:
     """The numbers of a Session's events, by GetSession and ListEvents; None where it is gone."""
-    from turnlog.v1 import event_service_pb2 as events
-    from turnlog.v1 import session_service_pb2 as sessions
-
     metadata, seqs, token = (("authorization", f"Bearer {key}"),), [], ""
     get = channel.unary_unary(
         "/turnlog.v1.SessionService/GetSession",

@@ -68,8 +68,7 @@ class Episode:
             await self._reach(self.first)
             while len(self.sent) < budget and not self.fault:
                 await self._burst(min(budget - len(self.sent), self._rng.randint(1, BURST)))
-                if not await self._echo():
-                    break
+                await self._echo()
                 if self._rng.random() < 0.3:
                     await self._reach(self._rng.choice(WANTED))
         except (EOFError, asyncio.InvalidStateError):
@@ -107,8 +106,8 @@ class Episode:
         made = Call(method, body(self._rng, method, self._names), [("authorization", f"Bearer {self._space.key}")])
         self.fault = self.fault or await send(self._space.rpc.channel, made, self._tally)
 
-    async def _echo(self) -> bool:
-        """Whether the stream still goes on once the server has read all of it: what it must answer tells."""
+    async def _echo(self) -> None:
+        """Waits until the server has read all of it: it answers an Accept of nothing at once, or the stream is over."""
         if self.state == "none":
             # Whatever the first message was, it was the Hello.
             self.state = "hello"
@@ -117,7 +116,6 @@ class Episode:
         await self._say(accept=fleet.Accept(session_id="sess_0", run_id=mark, attempt_no=1, lease_token=bytes(16)))
         while (await self._read()).lease_lost.run_id != mark:
             pass
-        return True
 
     async def _say(self, **message: object) -> None:
         await self._call.write(fleet.ConnectRequest(**message).SerializeToString())  # type: ignore[arg-type]
