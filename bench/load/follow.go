@@ -10,6 +10,9 @@ import (
 // A server takes a thousand calls on one connection.
 const streamsAConnection = 500
 
+// What a crowd at the door takes is not what those cost who are in.
+const openingAtOnce = 64
+
 // The first byte of a frame that says that the follower has caught up.
 const caughtUp = 2<<3 | 2
 
@@ -23,10 +26,15 @@ func follow(job *Job) (*Report, error) {
 	}
 	ctx, cancel := context.WithCancel(identified(job))
 	ended := make(chan error, job.InFlight)
+	opening := make(chan struct{}, openingAtOnce)
 	for number := range job.InFlight {
 		conn := conns[number/streamsAConnection]
 		request := field(nil, 1, job.Sessions[number%len(job.Sessions)])
-		go func() { ended <- listen(ctx, conn, job.Method, request) }()
+		opening <- struct{}{}
+		go func() {
+			ended <- listen(ctx, conn, job.Method, request)
+			<-opening
+		}()
 	}
 	unfollow = func() {
 		cancel()
