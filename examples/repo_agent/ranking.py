@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from repo_agent.blocks import Block, blocks_of
 from repo_agent.question import Intent, Question, Term
-from repo_agent.reading import prose
+from repo_agent.reading import prose, samples
 from repo_agent.words import stem, stems
 
 MAX_CANDIDATES = 60
@@ -20,7 +20,8 @@ _K1 = 1.4
 _B = 0.6
 # What is written for people says more about what a place is for than the code that does it.
 _PROSE_WEIGHT = 2.0
-# What tests and generated code count for: they repeat the words of what they are about, up to whole questions.
+# What tests, generated code and samples in documents count for: they repeat the words of what they are about, up to
+# whole questions.
 SELDOM = 0.2
 _SYMBOL_WEIGHT = 3.0
 _FOLDER_WEIGHT = 0.8
@@ -114,7 +115,7 @@ def rank(question: Question, corpus: Corpus, stopped: Callable[[], bool] = lambd
     terms = question.terms
     if not terms:
         return []
-    measured: list[tuple[Block, list[str], dict[str, float], int]] = []
+    measured: list[tuple[Block, list[str], list[float], dict[str, float], int]] = []
     in_file: dict[str, set[str]] = {}
     generated: dict[str, bool] = {}
     for path, text in corpus.texts.items():
@@ -122,16 +123,19 @@ def rank(question: Question, corpus: Corpus, stopped: Callable[[], bool] = lambd
             break
         lines = text.split("\n")
         blocks = blocks_of(path, lines)
-        is_prose = prose(lines)
+        weight_of = _line_weights(path, lines)
         on_path = _on_path(path)
         about = _about(blocks, lines)
         start = len(measured)
         for block in blocks:
             body = lines[block.first - 1 : block.last]
-            weights, length = _weights(question, block, body, is_prose[block.first - 1 : block.last], on_path, about)
+            of_lines = weight_of[block.first - 1 : block.last]
+            weights, length = _weights(question, block, body, of_lines, on_path, about)
             if weights:
-                measured.append((block, body, weights, length))
-        in_file[path] = {key for _, _, weights, _ in measured[start:] for key, count in weights.items() if count >= 1}
+                measured.append((block, body, of_lines, weights, length))
+        in_file[path] = {
+            key for _, _, _, weights, _ in measured[start:] for key, count in weights.items() if count >= 1
+        }
         generated[path] = is_generated(text)
     if not measured:
         return []
@@ -139,11 +143,11 @@ def rank(question: Question, corpus: Corpus, stopped: Callable[[], bool] = lambd
     rarity = {term.stem: corpus.rarity(term) for term in terms}
     everything = sum(rarity.values())
     hits: list[Hit] = []
-    for block, body, weights, length in measured:
+    for block, body, of_lines, weights, length in measured:
         norm = _K1 * (1 - _B + _B * length / mean)
         score = sum(rarity[key] * count * (_K1 + 1) / (count + norm) for key, count in weights.items())
         coverage = sum(rarity[key] * min(1.0, count) for key, count in weights.items()) / everything
-        line, bonus = _focus(question, block, body, rarity)
+        line, bonus = _focus(question, block, body, of_lines, rarity)
         # A place in a file that has all of it is likelier than one in a file that shares a word.
         around = sum(rarity[key] for key in in_file[block.path]) / everything
         score = (score + bonus) * (0.35 + 0.65 * coverage) * (0.6 + 0.4 * around)
@@ -219,18 +223,18 @@ def _weights(
     question: Question,
     block: Block,
     body: Sequence[str],
-    prose: Sequence[bool],
+    of_lines: Sequence[float],
     on_path: Mapping[str, float],
     about: set[str],
 ) -> tuple[dict[str, float], int]:
     """How often each term occurs in a block, what is named counting more, and the block's length in words."""
     counts: dict[str, float] = {}
     length = 0
-    for line, is_prose in zip(body, prose, strict=True):
+    for line, weight in zip(body, of_lines, strict=True):
         found = stems(line) if len(line) <= 2_000 else ()
         length += len(found)
         for each in found:
-            counts[each] = counts.get(each, 0.0) + (_PROSE_WEIGHT if is_prose else 1.0)
+            counts[each] = counts.get(each, 0.0) + weight
     in_symbol = stems(block.symbol)
     last = block.symbol.rpartition(".")[2]
     whole_last = {stem(last), *stems(last)}
@@ -244,7 +248,17 @@ def _weights(
     return weights, max(length, 8)
 
 
-def _focus(question: Question, block: Block, body: Sequence[str], rarity: Mapping[str, float]) -> tuple[int, float]:
+def _line_weights(path: str, lines: Sequence[str]) -> list[float]:
+    """What a word counts in each line: more in what is written for people, less in a sample."""
+    weights = [_PROSE_WEIGHT if told else 1.0 for told in prose(lines)]
+    if _DOCUMENT.search(path):
+        weights = [SELDOM if sample else weight for sample, weight in zip(samples(lines), weights, strict=True)]
+    return weights
+
+
+def _focus(
+    question: Question, block: Block, body: Sequence[str], of_lines: Sequence[float], rarity: Mapping[str, float]
+) -> tuple[int, float]:
     """The line of a block that says most, and what it adds to the block's score."""
     best, best_score = 0, -1.0
     defined = stems(block.symbol)
@@ -253,7 +267,7 @@ def _focus(question: Question, block: Block, body: Sequence[str], rarity: Mappin
             continue
         words = set(stems(line))
         score = sum(rarity[term.stem] for term in question.terms if term.stem in words)
-        score *= _line_factor(question, line)
+        score *= _line_factor(question, line) * min(1.0, of_lines[index])
         if score > best_score:
             best, best_score = index, score
     if block.first <= block.at <= block.last and question.intent in {Intent.PLACE, Intent.WHY}:

@@ -39,6 +39,18 @@ def prose(lines: Sequence[str]) -> list[bool]:
     return told
 
 
+def samples(lines: Sequence[str]) -> list[bool]:
+    """For each line of a document whether it is in a fence: a sample, which repeats words and explains none."""
+    told: list[bool] = []
+    fence = ""
+    for line in lines:
+        mark = line.lstrip()[:3]
+        opens = not fence and mark in {"```", "~~~"}
+        told.append(bool(fence) or opens)
+        fence = mark if opens else "" if mark == fence else fence
+    return told
+
+
 def excerpt(lines: Sequence[str], first: int, last: int) -> str:
     """Lines `first` to `last` with their numbers. Lines that no person would read to the end are cut."""
     width = len(str(last))

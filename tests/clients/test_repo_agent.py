@@ -100,7 +100,7 @@ async def test_it_answers_about_the_project_itself(question: str, path: str, anc
     ("question", "path", "says"),
     [
         ("Where is the retry policy for lost commits?", "store/errors.py", "`classify`"),
-        ("Where is it decided that a request id is unique?", "store/log.py", "the unique key decides that"),
+        ("Where is it decided that a request id is unique?", "store/log_sql.py", "the unique key decides that"),
         ("How long does the lane linger?", "service/lane_queue.py", "LINGER_SECONDS = 0.002"),
         ("Why is a COMMIT in flight not cancelled when its caller leaves?", "store/database.py", "nobody knows"),
         ("Where are secrets hidden in logs?", "app/logs.py", "`without_secrets`"),

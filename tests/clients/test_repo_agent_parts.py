@@ -202,6 +202,16 @@ def test_a_definition_comes_before_what_mentions_it() -> None:
     assert hits[0].block.symbol == "RetryPolicy"
 
 
+def test_a_sample_in_a_document_that_asks_the_same_does_not_answer() -> None:
+    source = "def other():\n    pass\n\n\ndef drive():\n    # Retries as the policy of the store says.\n    pass\n"
+    document = '# Use\n\n```console\n$ chat "Where is the retry policy?"\n```\n\n~~~\nretry policy\n~~~\n'
+    _, hits = searched("where is the retry policy", **{"guide.md": document, "z.py": source})
+    assert hits[0].block.symbol == "drive"
+    told = "# Use\n\nThe retry policy waits twice as long each time.\n"
+    _, hits = searched("where is the retry policy", **{"guide.md": told, "a.md": document})
+    assert hits[0].block.path == "guide.md"
+
+
 def test_who_asks_where_is_shown_source_before_documents() -> None:
     where, what = parse("where does a retry wait"), parse("what does a retry wait for")
     assert kind_factor("README.md", where) < kind_factor("README.md", what) < kind_factor("a.py", where)
