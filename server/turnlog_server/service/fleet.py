@@ -218,6 +218,7 @@ class Fleet:
     def committed(self, commits: list[Committed]) -> None:
         """This replica committed: claimable Runs are offered at once, held ones looked at."""
         for commit in commits:
+            self._offers.committed(commit)
             run = commit.state.active
             if run is not None and run.status is RunStatus.READY:
                 pins = commit.facts.pins

@@ -1,18 +1,21 @@
 """What an Offer holds: all that the execution of a Run needs, read when the Run is reserved."""
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from turnlog_server.domain import fleet as said
 from turnlog_server.domain import limits
 from turnlog_server.domain.agents import AgentVersion
-from turnlog_server.domain.session import Pins, RunStatus, SessionState
+from turnlog_server.domain.session import Pins, Run, RunStatus, SessionState
 from turnlog_server.service.catalogue import Catalogue
 from turnlog_server.service.holding import new_token
+from turnlog_server.service.lane import Committed
 from turnlog_server.store.queue import Reserved
-from turnlog_server.store.sessions import Sessions
+from turnlog_server.store.sessions import Sessions, Stored
 
 BUILD_SECONDS = 3.0
+REMEMBERED = 1_000
 
 RunIdOf = Callable[[bytes], str]
 
@@ -25,6 +28,19 @@ class Offers:
         self._catalogue = catalogue
         self._run_id_of = run_id_of
         self._settings = settings
+        self._claimable: OrderedDict[str, Stored] = OrderedDict()
+
+    def committed(self, commit: Committed) -> None:
+        """This replica committed: what it made claimable need not be read to be offered.
+
+        Whatever others write meanwhile, an Accept that is too late is fenced.
+        """
+        session_id, run = commit.facts.session_id, commit.state.active
+        self._claimable.pop(session_id, None)
+        if run is not None and run.status is RunStatus.READY and not commit.deleted:
+            self._claimable[session_id] = (commit.facts, commit.state)
+            if len(self._claimable) > REMEMBERED:
+                self._claimable.popitem(last=False)
 
     async def profiles(self, workspace_id: str, names: Sequence[str]) -> dict[str, str]:
         """The ids of harness profiles by name; those that do not exist are absent."""
@@ -43,17 +59,15 @@ class Offers:
     async def build(self, workspace_id: str, reserved: Reserved, profile: str) -> said.Offer | None:
         """The Offer; None when the Run is not claimable any more."""
         deadline = asyncio.get_running_loop().time() + BUILD_SECONDS
-        found = await self._sessions.get(workspace_id, reserved.session_id, deadline)
-        if found is None:
-            return None
-        (facts, state), _ = found
-        run = state.active
-        if (
-            run is None
-            or run.run_id != reserved.run_id
-            or run.status is not RunStatus.READY
-            or run.attempt_no + 1 != reserved.attempt_no
-        ):
+        stored = self._claimable.pop(reserved.session_id, None)
+        if stored is None or _of(stored[1], reserved) is None:
+            found = await self._sessions.get(workspace_id, reserved.session_id, deadline)
+            if found is None:
+                return None
+            stored, _ = found
+        facts, state = stored
+        run = _of(state, reserved)
+        if run is None:
             return None
         pins = facts.pins
         version, revision, conversation = await asyncio.gather(
@@ -62,6 +76,7 @@ class Offers:
             self._sessions.conversation(
                 reserved.session_id,
                 run.trigger_seq,
+                state.head_seq,
                 types=sorted(self._settings.history_types),
                 without=[turn.trigger_seq for turn in state.queue],
                 count=limits.OFFER_HISTORY_EVENTS,
@@ -96,3 +111,16 @@ class Offers:
         kept = [(seq, body) for seq, body in tail if self._run_id_of(body) not in not_yet]
         omitted = kept[0][0] - 1 if kept else 0
         return tuple(body for _, body in kept), omitted
+
+
+def _of(state: SessionState, reserved: Reserved) -> Run | None:
+    """The Run that was reserved, if it may still be claimed."""
+    run = state.active
+    if (
+        run is None
+        or run.run_id != reserved.run_id
+        or run.status is not RunStatus.READY
+        or run.attempt_no + 1 != reserved.attempt_no
+    ):
+        return None
+    return run

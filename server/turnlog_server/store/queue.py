@@ -26,6 +26,8 @@ WITH pick AS MATERIALIZED (
      AND (q.offered_until IS NULL OR q.offered_until < now())
      AND (q.runner_id <> '' OR NOT %(slotted)s::bool)
      AND NOT (q.run_id = ANY(%(without)s::text[]))
+     AND (%(counted)s::bool
+          OR (SELECT w.max_concurrent_runs FROM workspaces w WHERE w.workspace_id = %(ws)s::text) IS NULL)
    ORDER BY q.ready_at, q.session_id
    LIMIT %(count)s::int8
    {claim_lock})
@@ -108,7 +110,6 @@ class Queue:
     ) -> list[Reserved]:
         """At most `count` Runs of one shard, oldest first, for OFFER_SECONDS. without: ids of Runs to leave alone."""
         ws = {"ws": place.workspace_id}
-        limit = (await self._db.read("workspace_limit", WORKSPACE_LIMIT, ws))[0][0]
         params = {
             **ws,
             "pool": place.pool,
@@ -117,14 +118,18 @@ class Queue:
             "runner": runner_id,
             "count": count,
             "slotted": False,
+            "counted": False,
             "without": Texts(without),
             "seconds": float(OFFER_SECONDS),
         }
-        if limit is None:
-            sql = self._db.dialect.sql(RUN_RESERVE)
-            rows = await self._db.write("run_reserve", sql, params, keyed=False)
+        rows = await self._db.write("run_reserve", self._db.dialect.sql(RUN_RESERVE), params, keyed=False)
+        if rows:
             return [Reserved(*row) for row in rows]
-        return await self._db.run("run_reserve", lambda conn: self._limited(conn, params, count), keyed=False)
+        # Nothing that waits, or a workspace that counts, where the statement above takes nothing.
+        if (await self._db.read("workspace_limit", WORKSPACE_LIMIT, ws))[0][0] is None:
+            return []
+        counted = {**params, "counted": True}
+        return await self._db.run("run_reserve", lambda conn: self._limited(conn, counted, count), keyed=False)
 
     async def _limited(self, conn: Connection, params: dict[str, object], count: int) -> list[Reserved]:
         limit = await (await conn.execute(WORKSPACE_TURN, {"ws": params["ws"]})).fetchone()

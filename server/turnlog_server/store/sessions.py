@@ -79,7 +79,7 @@ SELECT c.seq, c.body
   FROM (SELECT t.seq, t.body, sum(length(t.body)) OVER (ORDER BY t.seq DESC) AS total
           FROM (SELECT e.seq, e.body
                   FROM events e
-                 WHERE e.session_id = %(id)s::text AND e.type = ANY(%(types)s::text[])
+                 WHERE e.session_id = %(id)s::text AND e.seq <= %(head)s::int8 AND e.type = ANY(%(types)s::text[])
                    AND e.seq <> ALL(%(without)s::int8[])
                  ORDER BY e.seq DESC
                  LIMIT %(count)s::int8) t) c
@@ -237,6 +237,7 @@ class Sessions:
         self,
         session_id: str,
         trigger_seq: int,
+        head_seq: int,
         *,
         types: Sequence[str],
         without: Sequence[int],
@@ -246,11 +247,12 @@ class Sessions:
     ) -> tuple[bytes, list[tuple[int, bytes]]]:
         """The event at `trigger_seq`, and the newest others of these types, oldest first, within count and size.
 
-        without: events that do not count.
+        head_seq: what was written behind it does not count. without: nor do these.
         """
         params = {
             "id": session_id,
             "trigger": trigger_seq,
+            "head": head_seq,
             "types": Texts(types),
             "without": Ints((trigger_seq, *without)),
             "count": count,
