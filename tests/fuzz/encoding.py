@@ -69,10 +69,11 @@ def fields(raw: bytes) -> list[Field] | None:
 
 def _read(raw: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
-    while True:
+    while shift < 70:
         byte = raw[at]
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
         shift += 7
+    raise IndexError(at)
