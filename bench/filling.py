@@ -45,12 +45,12 @@ class Template:
     async def keep(cls, world: World, name: str, session_id: str) -> "Template":
         """Keeps a Session as it is now."""
         async with await psycopg.AsyncConnection.connect(world.dsn) as conn:
-            await conn.execute(f"CREATE SCHEMA {name}")
+            await conn.execute(f"CREATE SCHEMA {name}".encode())
             for table in TABLES:
                 key = "resource_id" if table == "request_ids" else "session_id"
                 kept = f"CREATE TABLE {name}.{table} AS SELECT * FROM {table} WHERE {key} = '{session_id}'"
-                await conn.execute(kept)
-            counted = await (await conn.execute(f"SELECT count(*) FROM {name}.events")).fetchone()
+                await conn.execute(kept.encode())
+            counted = await (await conn.execute(f"SELECT count(*) FROM {name}.events".encode())).fetchone()
         assert counted is not None
         return cls(world, name, session_id, counted[0])
 
@@ -74,11 +74,12 @@ class Template:
                     print(f"{say}: {done:,} of {count:,} after {time.monotonic() - began:.0f} s", flush=True)
         return made
 
-    async def _statement(self, conn: psycopg.AsyncConnection, table: str) -> str:
+    async def _statement(self, conn: psycopg.AsyncConnection, table: str) -> bytes:
         columns = [row[0] for row in await (await conn.execute(COLUMNS, (table,))).fetchall()]
         inside = TABLES[table]
         values = [self._value(table, column, inside) for column in columns]
-        return f"INSERT INTO {table} SELECT {', '.join(values)} FROM named n CROSS JOIN {self._name}.{table} t"
+        copied = f"INSERT INTO {table} SELECT {', '.join(values)} FROM named n CROSS JOIN {self._name}.{table} t"
+        return copied.encode()
 
     def _value(self, table: str, column: str, inside: Sequence[str]) -> str:
         if column == "session_id":

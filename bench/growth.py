@@ -15,13 +15,12 @@ from typing import Any
 
 import psycopg
 import runs
-import uvloop
 from filling import Template, settle_down
 from psycopg.conninfo import make_conninfo
 from streams import Runner
 from table import Line, Repetition, judged, keep, machine, over, report
 from unary import IN_FLIGHT, Side, side_by_side
-from world import APPEND, HERE, Client, Load, World, loading, open_postgres, serving
+from world import APPEND, HERE, Client, Load, World, loading, open_postgres, run, serving
 
 Report = dict[str, Any]
 SMALL, LARGE = "small", "large"
@@ -124,7 +123,7 @@ async def worlds(share: float) -> AsyncIterator[tuple[dict[str, Grown], dict[str
         made: dict[str, Grown] = {}
         for name in (SMALL, LARGE):
             async with await psycopg.AsyncConnection.connect(postgres.dsn, autocommit=True) as conn:
-                await conn.execute(f"CREATE DATABASE {name}")
+                await conn.execute(f"CREATE DATABASE {name}".encode())
             dsn, log = make_conninfo(postgres.dsn, dbname=name), folder / f"{name}.log"
             part = share if name == LARGE else 1.0
             counts = round(EVENTS[name] * part), round(QUEUED[name] * part)
@@ -173,8 +172,7 @@ def main() -> int:
     parser.add_argument("--followers", type=int, default=10_000)
     parser.add_argument("--results", type=Path, default=HERE / "results")
     given = parser.parse_args()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        found = runner.run(measure(given.repetitions, given.seconds, given.share, given.followers))
+    found = run(measure(given.repetitions, given.seconds, given.share, given.followers))
     stem = keep(found, given.results, "growth")
     print(report(found))
     for name, size in found["databases"].items():

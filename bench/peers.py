@@ -6,7 +6,6 @@ hold.
 """
 
 import argparse
-import asyncio
 import shutil
 import statistics
 import sys
@@ -17,17 +16,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import grpc
 import peer_programs as programs
 import plot_peers
 import psycopg
 import runs
 import streams
-import uvloop
 from peer_programs import Driver, Missing, free_port, running
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from table import Line, Repetition, judged, keep, machine, over, report
 from unary import IN_FLIGHT
-from world import HERE, KILOBYTE, Load, World, open_world
+from world import HERE, KILOBYTE, Load, World, open_world, run
 from yardsticks import workers
 
 Report = dict[str, Any]
@@ -77,10 +76,10 @@ class Bench:
     async def database(self, name: str) -> AsyncIterator[str]:
         """A database of its own on the PostgreSQL that Turnlog uses: its conninfo."""
         async with await psycopg.AsyncConnection.connect(self.world.dsn, autocommit=True) as conn:
-            await conn.execute(f"DROP DATABASE IF EXISTS {name}")
-            await conn.execute(f"CREATE DATABASE {name}")
+            await conn.execute(f"DROP DATABASE IF EXISTS {name}".encode())
+            await conn.execute(f"CREATE DATABASE {name}".encode())
             yield make_conninfo(self.world.dsn, dbname=name)
-            await conn.execute(f"DROP DATABASE {name} WITH (FORCE)")
+            await conn.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
 
 async def etcd(bench: Bench) -> Repetition:
@@ -255,6 +254,9 @@ async def measure(names: list[str], repetitions: int, seconds: float) -> dict[st
                         repetition[name] = await PEERS[name](bench)
                     except Missing as why:
                         missing[name] = str(why)
+                    except (RuntimeError, TimeoutError, grpc.aio.AioRpcError) as error:
+                        # The others, and the other repetitions, are worth having all the same.
+                        print(f"{name} failed: {error!r}", file=sys.stderr, flush=True)
                 found["repetitions"].append(repetition)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -273,8 +275,7 @@ def main() -> int:
     given = parser.parse_args()
     if unknown := set(given.peers) - set(PEERS):
         parser.error(f"there is no {', '.join(sorted(unknown))}")
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        found = runner.run(measure(given.peers or list(PEERS), given.repetitions, given.seconds))
+    found = run(measure(given.peers or list(PEERS), given.repetitions, given.seconds))
     stem = keep(found, given.results, "peers")
     plot_peers.draw(found, stem.with_suffix(".png"))
     print(report(found))

@@ -5,7 +5,6 @@ the median of its ratios. Exit code 1 when a gate does not hold.
 """
 
 import argparse
-import asyncio
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,8 @@ from typing import Any
 import plot
 import streams
 import unary
-import uvloop
 from table import Line, Repetition, judged, keep, machine, over, report
-from world import EMPTY, HERE, Load, World, open_world
+from world import EMPTY, HERE, Load, World, open_world, run
 from yardsticks import transactions
 
 
@@ -88,8 +86,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
     parser.add_argument("--results", type=Path, default=HERE / "results")
     given = parser.parse_args()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        found = runner.run(measure(given.repetitions, given.seconds))
+    found = run(measure(given.repetitions, given.seconds))
     stem = keep(found, given.results)
     plot.draw(found, stem.with_suffix(".png"))
     print(report(found))

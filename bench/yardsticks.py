@@ -53,8 +53,8 @@ async def transactions(world: World, seconds: int) -> dict[str, Any]:
 async def commit_delay(world: World, microseconds: int) -> None:
     """Makes every flush of the log this much slower, from now on and for all."""
     async with await psycopg.AsyncConnection.connect(world.dsn, autocommit=True) as conn:
-        await conn.execute(f"ALTER SYSTEM SET commit_delay = {microseconds:d}")
-        await conn.execute(f"ALTER SYSTEM SET commit_siblings = {0 if microseconds else 5}")
+        await conn.execute(f"ALTER SYSTEM SET commit_delay = {microseconds:d}".encode())
+        await conn.execute(f"ALTER SYSTEM SET commit_siblings = {0 if microseconds else 5}".encode())
         await conn.execute("SELECT pg_reload_conf()")
         # The setting reaches a connection between two of its statements, a moment after the postmaster was told.
         while (await (await conn.execute("SHOW commit_delay")).fetchone()) != (str(microseconds),):  # noqa: ASYNC110
