@@ -114,7 +114,8 @@ class Client:
             await self.create()
             return
         # Where too many turns wait, nobody adds to them.
-        weights = [60 if self._world.waiting < self._world.most_turns else 0, 12, 6, 20, 1, 1, 1]
+        full = self._world.waiting >= self._world.most_turns
+        weights = [0, 3, 1, 20, 1, 1, 1] if full else [60, 12, 6, 20, 1, 1, 1]
         await self._act(self._random.choice(usable), weights)
 
     async def _act(self, session: Open, weights: list[int]) -> None:
