@@ -23,8 +23,9 @@ INSERT INTO run_queue (session_id, workspace_id, pool, harness_profile_id, shard
 SELECT 's' || g, 'ws', 'default', 'hpr', 0, 'r' || g, 1, 'READY' FROM generate_series(1, %s::int8) AS g"""
 CLAIM: dict[str, Any] = {
     "ws": "ws", "pool": "default", "profile": "hpr", "shard": 0, "slotted": False, "count": 4, "runner": "r1",
-    "seconds": 5.0, "without": [],
+    "seconds": 5.0,
 }  # fmt: skip
+NOTHING: dict[str, Any] = {"bool": False, "text[]": []}
 UPDATES = """
 SELECT s.n_tup_upd, s.n_tup_hot_upd FROM pg_stat_user_tables s WHERE s.relname = 'runners'"""
 INDEX_BYTES = """
@@ -52,10 +53,10 @@ class Watched:
     async def claim(self) -> tuple[set[str], int]:
         """By which indexes a claim finds its Runs, and how many pages it touches; it is taken back."""
         sql = self._db.dialect.sql(RUN_RESERVE)
-        assert casts(sql).keys() == CLAIM.keys()
+        claim = {name: CLAIM[name] if name in CLAIM else NOTHING[kind] for name, kind in casts(sql).items()}
         async with self._looking.transaction(force_rollback=True):
             explain = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + sql
-            plan = (await (await self._looking.execute(explain, CLAIM)).fetchone())[0][0]["Plan"]  # type: ignore
+            plan = (await (await self._looking.execute(explain, claim)).fetchone())[0][0]["Plan"]  # type: ignore
         assert plan["Actual Rows"] == CLAIM["count"]
         return set(indexes(plan)), plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
 
@@ -109,7 +110,8 @@ async def test_a_heartbeat_writes_to_no_index(watched: Watched) -> None:
 @pytest.mark.case(78)
 async def test_claims_touch_no_more_pages_after_many_heartbeats_beside_a_long_read(watched: Watched, dsn: str) -> None:
     found_by, pages = await watched.claim()
-    assert found_by == {"run_queue_ready", "run_queue_pkey"}
+    assert {name for name in found_by if name.startswith("run_queue")} == {"run_queue_ready", "run_queue_pkey"}
+    assert not any(name.endswith("Scan") for name in found_by)
     async with long_read(dsn):
         await watched.beat(BEATS)
         found_by_after, pages_after = await watched.claim()
