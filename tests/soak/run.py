@@ -83,11 +83,15 @@ async def _rest(sampler: Sampler, quiet: Callable[[dict[str, Any]], bool] = lamb
 
 
 async def _fill(world: World, sessions: int) -> None:
-    """Makes Sessions of which nobody hears again."""
+    """Makes Sessions that the replica does not know from their creation, and makes it read them: one it made itself
+    takes a third of the memory, and each that replaces such a one would look like a leak.
+    """
+    elsewhere = world.space.on(world.mortal)
     left = iter(range(sessions))
 
     async def fill() -> None:
         for _ in left:
-            await world.space.session()
+            made = await elsewhere.session(labels={"by": "filling"})
+            await world.space.rpc.call("CompleteSession", session_id=made.session.session_id)
 
     await asyncio.gather(*(fill() for _ in range(FILLING)))

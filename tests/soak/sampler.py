@@ -64,7 +64,10 @@ class Sampler:
         try:
             while True:
                 await asyncio.sleep(self._pause)
-                self.samples.append(await self.sample())
+                try:
+                    self.samples.append(await self.sample())
+                except (psycopg.Error, OSError) as error:
+                    self._load.unexpect(f"could not look: {error}")
         finally:
             measuring.cancel()
 
