@@ -1,7 +1,6 @@
 """Use cases of reading logs: a page, a follow, many follows."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,6 +9,7 @@ from turnlog_server.domain import limits
 from turnlog_server.domain.access import require
 from turnlog_server.domain.asked import FollowOptions
 from turnlog_server.domain.refusals import Reason, Refusal, invalid, not_found
+from turnlog_server.service.bell import Bell
 from turnlog_server.service.context import CallContext
 from turnlog_server.service.epochs import Epochs
 from turnlog_server.service.follow import Cursor, Frames, Watch, ahead
@@ -33,33 +33,6 @@ class FollowObserver(Protocol):
 
     def follower_opened(self) -> None: ...
     def follower_closed(self) -> None: ...
-
-
-class Alarm:
-    """Rings at a time at the latest, and maybe too early: what it waits for is mostly overtaken by events, and setting
-    it back each time would cost more than looking up for nothing now and then."""
-
-    def __init__(self, ring: Callable[[], None]) -> None:
-        self._ring = ring
-        self._timer: asyncio.TimerHandle | None = None
-
-    def by(self, when: float) -> None:
-        """Ring then, unless it rings earlier anyway. when: in the time of the event loop."""
-        if self._timer is not None and self._timer.when() <= when:
-            return
-        self.close()
-        if when < float("inf"):
-            self._timer = asyncio.get_running_loop().call_at(when, self._rings)
-
-    def close(self) -> None:
-        """Does not ring any more."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _rings(self) -> None:
-        self._timer = None
-        self._ring()
 
 
 class Events:
@@ -116,39 +89,35 @@ class Events:
         return page
 
     async def follow(
-        self, ctx: CallContext, session_id: str, after: int, options: FollowOptions
+        self,
+        ctx: CallContext,
+        places: list[tuple[str, int]],
+        options: FollowOptions,
+        addressed: Callable[[bytes, str], bytes] = lambda frame, _: frame,
     ) -> AsyncGenerator[bytes]:
-        """Frames of one Session, until the follow ends."""
-        require(ctx.caller, ctx.method)
-        if options.run_id:
-            run = await self._runs.get(ctx.caller.workspace_id, session_id, options.run_id, ctx.deadline)
-            if run is None:
-                raise not_found("run", options.run_id)
-        async with contextlib.aclosing(self.follow_many(ctx, [(session_id, after)], options)) as frames:
-            async for _, frame in frames:
-                yield frame
+        """Frames of one Session or of several; ends when every one's follow did.
 
-    async def follow_many(
-        self, ctx: CallContext, places: list[tuple[str, int]], options: FollowOptions
-    ) -> AsyncGenerator[tuple[str, bytes]]:
-        """Frames of several Sessions with the Session's id; ends when every one's follow did."""
+        places: Sessions with the seq that each is followed from; one where the options name a Run.
+        addressed: puts the Session's id to a frame.
+        """
         require(ctx.caller, ctx.method)
         if len({session_id for session_id, _ in places}) != len(places):
             raise invalid("sessions", "names a Session twice")
-        wake = asyncio.Event()
-        alarm = Alarm(wake.set)
+        if options.run_id:
+            run = await self._runs.get(ctx.caller.workspace_id, places[0][0], options.run_id, ctx.deadline)
+            if run is None:
+                raise not_found("run", options.run_id)
+        bell = Bell()
         dirty: dict[Cursor, None] = {}
         watch = Watch(ctx.caller, ctx.judge, self._epochs, self._now)
-        cursors = [self._cursor(watch, place, options, wake, dirty) for place in places]
-        opened: list[Cursor] = []
+        cursors = [self._cursor(watch, place, options, bell, dirty) for place in places]
         self._observer.follower_opened()
         self._follows += 1
         try:
             for cursor in cursors:
-                opened.append(cursor)
                 await cursor.open()
                 if cursor.ended:
-                    yield cursor.session_id, cursor.farewell()
+                    yield addressed(cursor.farewell(), cursor.session_id)
                 else:
                     dirty[cursor] = None
             # When each last said something, the one that is silent for longest first.
@@ -161,13 +130,13 @@ class Events:
                         retry_after=0.2,
                     )
                 await watch.check()
-                wake.clear()
+                bell.hush()
                 for cursor in list(dirty):
                     # Taken out first: a wake that comes while it works puts it back.
                     dirty.pop(cursor, None)
                     frames = await cursor.step()
                     for frame in frames:
-                        yield cursor.session_id, frame
+                        yield addressed(frame, cursor.session_id)
                     if cursor.ended:
                         dirty.pop(cursor, None)
                         del live[cursor]
@@ -176,16 +145,15 @@ class Events:
                         if cursor.behind:
                             dirty[cursor] = None
                 for cursor in self._silent(live):
-                    yield cursor.session_id, cursor.progress()
+                    yield addressed(cursor.progress(), cursor.session_id)
                 if live and not dirty:
                     silence = next(iter(live.values())) + self._settings.progress_seconds
-                    alarm.by(min(silence, _now() + watch.remaining))
-                    await wake.wait()
+                    await bell.sleep(min(silence, _now() + watch.remaining))
         finally:
-            alarm.close()
+            bell.close()
             self._follows -= 1
             self._observer.follower_closed()
-            for cursor in opened:
+            for cursor in cursors:
                 cursor.close()
 
     def _silent(self, live: dict[Cursor, float]) -> Iterator[Cursor]:
@@ -201,7 +169,7 @@ class Events:
         watch: Watch,
         place: tuple[str, int],
         options: FollowOptions,
-        wake: asyncio.Event,
+        bell: Bell,
         dirty: dict[Cursor, None],
     ) -> Cursor:
         session_id, after = place
@@ -209,7 +177,7 @@ class Events:
         def woken() -> None:
             if cursor.opened:
                 dirty[cursor] = None
-                wake.set()
+                bell.ring()
 
         cursor = Cursor(self._hub, self._store, self._frames, watch, session_id, after, options, woken)
         return cursor

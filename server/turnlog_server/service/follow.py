@@ -73,6 +73,11 @@ class Watch:
 class Cursor:
     """A follower's place in one Session."""
 
+    __slots__ = (
+        "_caught_up", "_frames", "_hub", "_options", "_over_at", "_place", "_said", "_sessions", "_wake", "_watch",
+        "ended", "opened", "seq", "session_id",
+    )  # fmt: skip
+
     def __init__(
         self,
         hub: Hub,

@@ -1,7 +1,6 @@
 """SessionService, EventService, RunService and RequestService: unwrap, call, wrap."""
 
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 
 from turnlog.v1 import event_service_pb2 as events_pb
 from turnlog.v1 import request_service_pb2 as requests_pb
@@ -120,18 +119,13 @@ class EventServicer:
             head_seq=page.head_seq,
         )
 
-    async def FollowEvents(self, ctx: CallContext, request: events_pb.FollowEventsRequest) -> AsyncIterator[bytes]:
-        after, options = wire_inbound.cursor(request.after_seq), wire_inbound.follow_options(request)
-        async with aclosing(self._events.follow(ctx, request.session_id, after, options)) as frames:
-            async for frame in frames:
-                yield frame
+    def FollowEvents(self, ctx: CallContext, request: events_pb.FollowEventsRequest) -> AsyncIterator[bytes]:
+        place = (request.session_id, wire_inbound.cursor(request.after_seq))
+        return self._events.follow(ctx, [place], wire_inbound.follow_options(request))
 
-    async def FollowSessions(self, ctx: CallContext, request: events_pb.FollowSessionsRequest) -> AsyncIterator[bytes]:
+    def FollowSessions(self, ctx: CallContext, request: events_pb.FollowSessionsRequest) -> AsyncIterator[bytes]:
         places = [(place.session_id, wire_inbound.cursor(place.after_seq)) for place in request.sessions]
-        options = wire_inbound.follow_options(request)
-        async with aclosing(self._events.follow_many(ctx, places, options)) as frames:
-            async for session_id, frame in frames:
-                yield of_session(frame, session_id)
+        return self._events.follow(ctx, places, wire_inbound.follow_options(request), of_session)
 
 
 class RunServicer:

@@ -27,6 +27,8 @@ UNTIL = {
     pb.FollowUntil.BOUNDARY_TERMINAL: Until.TERMINAL,
 }
 REFERENCE_BYTES = 256
+# One for the thousands of followers that name none.
+ALL_TYPES: frozenset[str] = frozenset()
 
 
 def inbound(request: pb.AppendEventRequest) -> Inbound:
@@ -64,7 +66,7 @@ def follow_options(request: pb.FollowEventsRequest | pb.FollowSessionsRequest) -
     if isinstance(request, pb.FollowSessionsRequest) and request.until.run_id:
         raise invalid("until.run_id", "must be empty: a Run belongs to one Session")
     return FollowOptions(
-        frozenset(known_types(list(request.types))),
+        frozenset(known_types(list(request.types))) if request.types else ALL_TYPES,
         UNTIL[request.until.boundary],
         request.until.run_id,
         request.previews,
