@@ -32,6 +32,7 @@ from yardsticks import workers
 Report = dict[str, Any]
 REPLAYED = 20_000
 BACKLOG = 2_000
+WARM_SECONDS = 2.0
 
 LINES = (
     Line("4a", "streamed append ÷ etcd put", over("etcd", "turnlog", "peer"), 1.2, 2.5),
@@ -100,7 +101,7 @@ async def etcd(bench: Bench) -> Repetition:
             IN_FLIGHT,
             bench.seconds,
             sessions=[KILOBYTE],
-            warmup=1.0,
+            warmup=WARM_SECONDS,
             address=f"127.0.0.1:{port}",
         )
         bench.versions["etcd"] = _says(program, "--version", environment)
@@ -121,7 +122,7 @@ async def redis(bench: Bench) -> Repetition:
         Driver.start(data / "driver.log", "redis_appends.py", str(port)) as driver,
     ):
         bench.versions["redis"] = driver.version
-        return {"turnlog": ours, "peer": await driver.measure(IN_FLIGHT, bench.seconds)}
+        return {"turnlog": ours, "peer": await driver.measure(IN_FLIGHT, bench.seconds, warmup=WARM_SECONDS)}
 
 
 async def nats(bench: Bench) -> Repetition:
@@ -153,7 +154,7 @@ async def dbos(bench: Bench) -> Repetition:
 
 
 async def _queue(bench: Bench, driver: Driver) -> Report:
-    return await driver.measure(IN_FLIGHT, bench.seconds, queue=True)
+    return await driver.measure(IN_FLIGHT, bench.seconds, warmup=WARM_SECONDS, queue=True)
 
 
 async def procrastinate(bench: Bench) -> Repetition:
@@ -209,6 +210,8 @@ async def _ours(bench: Bench) -> Repetition:
 
 
 async def _peer(bench: Bench, driver: Driver, **more: Any) -> Repetition:
+    # Some take their time until they are as fast as they get.
+    await driver.measure(IN_FLIGHT, WARM_SECONDS, warmup=WARM_SECONDS, **more)
     return {
         "peer": await driver.measure(IN_FLIGHT, bench.seconds, **more),
         "peer_alone": await driver.measure(1, bench.seconds, **more),
