@@ -13,6 +13,7 @@ from support.embedded import Supervisor, open_ground
 from support.replicas import Live, Refused, Space, live_replica, make_space
 from support.server_process import ran
 from turnlog.runner.v1 import runner_service_pb2 as fleet
+from turnlog_server.app.serve import FAREWELL, farewell
 
 SESSIONS = 24
 APPENDS = 80
@@ -183,3 +184,21 @@ async def test_whoever_waits_for_a_database_that_is_away_is_told_why_it_ends() -
                 assert await live.process.wait() == 0
         finally:
             database.kill()
+
+
+async def test_the_port_stays_open_while_somebody_still_calls() -> None:
+    """As a proxy does until it has looked at our health: who calls while it is closed is told nothing of use."""
+    loop = asyncio.get_running_loop()
+    last_call, calls = loop.time(), 0
+
+    async def call() -> None:
+        nonlocal last_call, calls
+        while calls < 6:
+            await asyncio.sleep(FAREWELL / 3)
+            last_call, calls = loop.time(), calls + 1
+
+    calling = asyncio.create_task(call())
+    await farewell(lambda: last_call)
+    assert calls == 6
+    assert loop.time() >= last_call + FAREWELL
+    await calling

@@ -184,6 +184,11 @@ class Replica:
         self._adapter.cut(follows_only=follows_only)
 
     @property
+    def turned_away_at(self) -> float:
+        """When somebody last called, or the drain began, in the time of the event loop."""
+        return self._adapter.turned_away_at
+
+    @property
     def calls(self) -> int:
         """Calls and streams under way."""
         return self._adapter.under_way

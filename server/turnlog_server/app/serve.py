@@ -32,9 +32,12 @@ log = structlog.get_logger(__name__)
 
 FIRST_PAUSE, MAX_PAUSE = 0.2, 5.0
 HEALTH_INTERVAL = 0.25
-# For how long calls are still told SERVER_DRAINING, which sends their clients elsewhere, before the port is closed: one
-# that arrives while gRPC closes it is told CANCELLED, which says nothing.
+# For how long nobody may have called before the port is closed. Who calls is told SERVER_DRAINING, which sends clients
+# elsewhere; one that calls while gRPC closes the port is told CANCELLED, which says nothing. A proxy goes on to send
+# calls until it has looked at our health.
 FAREWELL = 0.25
+# Clients that know no other replica may call for ever.
+LONGEST_FAREWELL = 2.0
 # What calls in flight get after the drain even where it took all of its time.
 LEAST_GRACE = 0.5
 
@@ -162,11 +165,12 @@ class Node:
         if self._door is not None:
             self._door.health.close()
         await self._step("companion", self._companion.stop(), self._settings.drain_grace_seconds)
-        if self._replica is not None:
-            self._replica.drain()
-            await self._step("farewell", asyncio.sleep(FAREWELL), deadline - loop.time())
+        if (replica := self._replica) is not None:
+            replica.drain()
+            bound = min(LONGEST_FAREWELL, deadline - loop.time())
+            await self._step("farewell", farewell(lambda: replica.turned_away_at), bound)
             # Those that did not hear of the drain wait for a database that may be away for long.
-            self._replica.cut(follows_only=True)
+            replica.cut(follows_only=True)
         if self._door is not None:
             await self._close_door(self._door, max(LEAST_GRACE, deadline - loop.time()))
         if self._replica is not None:
@@ -203,3 +207,13 @@ class Node:
                 await self._stopping.unless_hurried(asyncio.shield(closing), FAREWELL)
             await door.close(0)
         await closing
+
+
+async def farewell(last_call: Callable[[], float]) -> None:
+    """Returns once nobody has called for a while. last_call: when that was, in the time of the event loop."""
+    now = asyncio.get_running_loop().time
+    while True:
+        rest = last_call() + FAREWELL - now()
+        if rest <= 0:
+            return
+        await asyncio.sleep(rest)

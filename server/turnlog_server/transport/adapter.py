@@ -135,6 +135,8 @@ class Adapter:
         self._epochs = epochs
         self._observer = observer
         self._draining = False
+        # When somebody was last told that we go, in the time of the event loop.
+        self.turned_away_at = float("-inf")
         self._calls: dict[asyncio.Task[Any] | None, Method] = {}
         self._cut: set[asyncio.Task[Any] | None] = set()
 
@@ -146,6 +148,7 @@ class Adapter:
     def drain(self) -> None:
         """New calls are refused as SERVER_DRAINING; those under way go on."""
         self._draining = True
+        self.turned_away_at = asyncio.get_running_loop().time()
 
     def cut(self, *, follows_only: bool = False) -> None:
         """Ends what is under way and tells the callers why; gRPC itself would tell them nothing but CANCELLED.
@@ -285,6 +288,7 @@ class Adapter:
     async def _open(self, method: Method, context: Context, deadline: float) -> CallContext:
         """Who calls, and whether that may be done at all."""
         if self._draining:
+            self.turned_away_at = asyncio.get_running_loop().time()
             raise Refusal(
                 Reason.SERVER_DRAINING, "This replica is going down: reconnect and try again.", retry_after=0.2
             )
