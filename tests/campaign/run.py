@@ -142,6 +142,7 @@ class Campaign:
     async def _progress(self, runs: int) -> None:
         """Waits until so many more Runs have ended."""
         await self._storm.over()
+        await self._scene.healthy(PATIENCE)
         wanted, until = self._world.ended + runs, time.monotonic() + PATIENCE
         while self._world.ended < wanted:
             if time.monotonic() > until:

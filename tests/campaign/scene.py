@@ -27,7 +27,11 @@ SETTINGS = (
     "--drain-grace-seconds", "3", "--pool-size", "4",
 )  # fmt: skip
 MAX_DURATION_SECONDS = 20
-POSTGRES = {"max_connections": "60", "max_wal_size": "128MB", "min_wal_size": "64MB", "commit_siblings": "0"}
+POSTGRES = {
+    "max_connections": "60", "max_wal_size": "128MB", "min_wal_size": "64MB", "commit_siblings": "0",
+    # For so long a PostgreSQL may wait that met a full disk while it recovered.
+    "checkpoint_timeout": "30s",
+}  # fmt: skip
 FAKETIME = next(iter(sorted(glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1"))), "")
 
 
