@@ -246,7 +246,7 @@ async def measure(names: list[str], repetitions: int, seconds: float) -> dict[st
         async with open_world() as (world, load):
             found: dict[str, Any] = {"machine": await machine(world), "seconds": seconds, "repetitions": []}
             bench = Bench(world, load, folder, seconds)
-            await runs.turns(world, IN_FLIGHT, 1.0)  # plans, connections and caches are there from here on
+            await runs.turns(world, IN_FLIGHT, WARM_SECONDS)  # plans, connections and caches are there from here on
             for number in range(repetitions):
                 repetition: Repetition = {}
                 for name in names:

@@ -264,6 +264,10 @@ def _folder() -> Path:
     return folder
 
 
+def _tail(log: Path) -> str:
+    return log.read_text(errors="replace")[-600:]
+
+
 @asynccontextmanager
 async def serving(dsn: str, log: Path) -> AsyncIterator[tuple[str, int]]:
     """A server on a database: its address and its process."""
@@ -281,7 +285,7 @@ async def serving(dsn: str, log: Path) -> AsyncIterator[tuple[str, int]]:
                 yield line.removeprefix(READY).split()[0], process.pid
                 break
         else:
-            raise RuntimeError("the server ended before it was ready")
+            raise RuntimeError(f"the server ended before it was ready: {_tail(log)}")
     finally:
         if process.returncode is None:
             process.terminate()
