@@ -59,6 +59,8 @@ def test_a_secret_in_a_file_has_the_rank_of_where_the_file_was_named(
     [
         ({"pool_size": "many"}, "Setting pool_size: must be a whole number, and is 'many'. It comes from --pool-size,"),
         ({"pool_size": "1"}, "pool_size: must be at least 2, and is '1'."),
+        ({"pool_size": "99999999999999999999"}, "pool_size: must be at most 1000, and is '99999999999999999999'."),
+        ({"drain_grace_seconds": "inf"}, "drain_grace_seconds: must be at most 86400, and is 'inf'."),
         ({"listen": "localhost"}, "listen: must name a port, as in 127.0.0.1:7777, and is 'localhost'."),
         ({"metrics_listen": "9464x"}, "metrics_listen: must name a port"),
         ({"log_level": "loud"}, "Setting log_level"),

@@ -55,7 +55,9 @@ class Settings(BaseSettings):
     postgres_bin: Path | None = _field(
         None, DATABASE, "Folder with the programs of the PostgreSQL to embed; the packaged one by default."
     )
-    pool_size: int = _field(8, DATABASE, "Connections of a replica, beside the lane's and the listener's.", ge=2)
+    pool_size: int = _field(
+        8, DATABASE, "Connections of a replica, beside the lane's and the listener's.", ge=2, le=1000
+    )
     embedded_fsync: bool = _field(True, DATABASE, "Off loses data in a power cut: for tests.", hidden=True)
     force_dialect: Literal["crdb"] | None = _field(
         None, DATABASE, "Use CockroachDB's switches whatever the database is: for tests.", hidden=True
@@ -85,7 +87,7 @@ class Settings(BaseSettings):
     progress_seconds: float = _field(
         float(PROGRESS_SECONDS), OPERATION, "The longest silence of an idle follow.", gt=0, le=PROGRESS_SECONDS
     )
-    drain_grace_seconds: float = _field(20.0, OPERATION, "What calls in flight get after SIGTERM.", ge=0)
+    drain_grace_seconds: float = _field(20.0, OPERATION, "What calls in flight get after SIGTERM.", ge=0, le=86400)
     metrics_listen: str = _field("", OPERATION, "Address for Prometheus, such as 127.0.0.1:9464; empty for none.")
     log_level: LogLevel = _field("info", OPERATION, "Least severe log lines to show.")
     log_format: LogFormat = _field("auto", OPERATION, "JSON lines, or lines for people; auto looks for a terminal.")

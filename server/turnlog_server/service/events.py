@@ -135,12 +135,13 @@ class Events:
                     # Taken out first: a wake that comes while it works puts it back.
                     dirty.pop(cursor, None)
                     frames = await cursor.step()
-                    for frame in frames:
-                        yield addressed(frame, cursor.session_id)
+                    sent = len(frames)
+                    while frames:  # taken out: a follower that sleeps keeps nothing of what it said last
+                        yield addressed(frames.pop(0), cursor.session_id)
                     if cursor.ended:
                         dirty.pop(cursor, None)
                         del live[cursor]
-                    elif frames:
+                    elif sent:
                         _spoke(live, cursor)
                         if cursor.behind:
                             dirty[cursor] = None

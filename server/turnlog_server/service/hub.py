@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Final
 
 import structlog
 
@@ -52,6 +53,10 @@ class Subscription:
     previews: deque[tuple[str, int, str]] | None = None
 
 
+# An empty deque takes as much room as all the rest of a ring, and most Sessions that are followed are idle.
+_NOTHING: Final[deque[Entry]] = deque(maxlen=0)
+
+
 @dataclass(slots=True, eq=False)
 class Ring:
     """The newest events of one followed Session.
@@ -66,7 +71,7 @@ class Ring:
     last: int = -1
     known_head: int = 0
     deleted: bool = False
-    entries: deque[Entry] = field(default_factory=deque)
+    entries: deque[Entry] = field(default_factory=lambda: _NOTHING)
     size: int = 0
     subscriptions: set[Subscription] = field(default_factory=set)
     filling: asyncio.Task[None] | None = None
@@ -89,6 +94,8 @@ class Ring:
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Appends what is contiguous. What is known already is skipped; a gap empties the ring first."""
+        if self.entries is _NOTHING:
+            self.entries = deque()
         for entry in entries:
             if self.last >= 0 and entry.seq <= self.last:
                 continue
