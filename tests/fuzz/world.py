@@ -105,7 +105,6 @@ class World:
         await rpc.call("SetConcurrencyLimit")
         names = Names()
         names.by_field["authored_by"].append(space.subject)
-        names.by_field["kind"] = [event_pb2.CausedBy.KIND_API]
         # From the start, mostly: a token that belongs to the request is made where it is needed.
         names.note("page_token", "")
         for name in METHODS:
@@ -137,6 +136,8 @@ class World:
             names.learn(answer)
         async with space.runner() as runner:
             names.note("runner_id", runner.runner_id)
+        # What a caller may say of causes, and not what the server says.
+        names.by_field["kind"] = [event_pb2.CausedBy.KIND_API]
         self._forget_own(names)
         self.names = names
 
