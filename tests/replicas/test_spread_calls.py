@@ -58,6 +58,7 @@ async def test_appends_to_any_are_followed_on_every_one(trio: Fronted) -> None:
     assert all(now - then >= 30 for now, then in zip(await appended(trio), before, strict=True))
 
 
+@pytest.mark.only_on("postgresql", "crdb-switches", reason="whose commit was unknown may be told it is a repeat")
 @pytest.mark.rule("R36")
 async def test_one_request_to_three_replicas_at_once_is_one_event(trio: Fronted) -> None:
     space = await trio.space()
