@@ -8,11 +8,13 @@ from typing import Any, Final
 
 import matplotlib
 import psutil
+from soak.verdicts import Bounds
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 MIB: Final = 1 << 20
+BOUND: Final = Bounds().memory_mib_day
 INK, GREY, FAINT = "#1f2430", "#6b7280", "#d9dce3"
 Look = Callable[[dict[str, Any]], float | None]
 COLOURS: Final = ("#1f6feb", "#d1662f", "#2da44e")
@@ -134,5 +136,6 @@ Faults: {faults}.
 
 Slopes are Theil–Sen's over the last 80 % of the run; a bound for a day is extrapolated from it. Latencies are
 multiples of a call that does nothing, made at the same time, so that a busy machine moves both. Asyncio tasks are not
-counted: no metric has them.
+counted: no metric has them. A bound for a day is hard on a run of less than an hour: {BOUND:g} MiB a day are
+{BOUND * found["minutes"] * 0.8 / 1440:.1f} MiB in the part of this one that is looked at.
 """
