@@ -127,6 +127,8 @@ async def health(address: str) -> int:
         return (await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=10)).status
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.only_on("postgresql", "crdb-switches", reason="ends connections of one user of PostgreSQL")
 async def test_a_replica_without_its_database_gets_no_calls_until_it_is_back(
     postgres: PostgresServer, dsn: str, stranger: str

@@ -70,7 +70,7 @@ class Proxy(Live):
         host, _, port = live.address.rpartition(":")
         await self._ask(f"set server replicas/r{slot} addr {host} port {port}")
 
-    async def until(self, slot: int, *, up: bool, timeout: float = 30) -> None:
+    async def until(self, slot: int, *, up: bool, timeout: float = 90) -> None:
         """Returns once HAProxy takes the replica for one that serves, or for one that does not."""
         async with asyncio.timeout(timeout):
             while True:
