@@ -4,10 +4,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from turnlog.v1.event_pb2 import Event
+
 from campaign.findings import Broken
 from campaign.history import FENCED, Line, digest
 from campaign.stored import Remembered, Stored
-from turnlog.v1.event_pb2 import Event
 
 Answers = list[tuple[Line, Line | None]]
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
+
 from campaign import stored
 from campaign.call_checks import Requests, check_followers, outcomes, read
 from campaign.findings import Broken

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
-from campaign.history import History
 from support.replicas import Refused, Rpc
+
+from campaign.history import History
 
 # The server says of these that nothing was applied, in so many words.
 NOT_APPLIED = frozenset({"SERVER_DRAINING", "STORE_UNAVAILABLE", "CONTENTION", "QUOTA_EXCEEDED"})

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import psutil
 import psycopg
+
 from campaign import network
 from campaign.kept import Kept
 from campaign.scene import FAKETIME, LEASE_SECONDS, Scene

@@ -5,10 +5,6 @@ import random
 from typing import Any
 
 import grpc
-from campaign.clients import Open, World
-from campaign.history import digest
-from campaign.log_checks import ENDS
-from campaign.raw_frames import bodies_of
 from support.replicas import Refused, Rpc
 from turnlog.v1.event_pb2 import Event
 from turnlog.v1.event_service_pb2 import (
@@ -17,6 +13,11 @@ from turnlog.v1.event_service_pb2 import (
     FollowSessionsRequest,
     FollowSessionsResponse,
 )
+
+from campaign.clients import Open, World
+from campaign.history import digest
+from campaign.log_checks import ENDS
+from campaign.raw_frames import bodies_of
 
 METHOD = "/turnlog.v1.EventService/FollowEvents"
 METHOD_FOR_ALL = "/turnlog.v1.EventService/FollowSessions"

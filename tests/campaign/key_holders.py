@@ -3,8 +3,9 @@
 import asyncio
 import random
 
-from campaign.clients import Client, World
 from support.replicas import Refused, Rpc, fresh
+
+from campaign.clients import Client, World
 
 
 class KeyHolder:

@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
-from campaign.findings import Broken
-from campaign.stored import Stored
 from support.story import LEGAL, STATUS
 from turnlog.v1.event_pb2 import CausedBy, Event
 from turnlog.v1.run_pb2 import RunStatus
+
+from campaign.findings import Broken
+from campaign.stored import Stored
 
 ENDS = frozenset({"run.succeeded", "run.failed", "run.interrupted", "run.canceled"})
 OF_RUNNERS = frozenset({"agent.message", "agent.tool_use", "agent.tool_result", "model.called", "run.attempt_ended"})

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 
+from turnlog.v1.event_pb2 import CausedBy
+
 from campaign.history import FENCED, Line
 from campaign.log_checks import ENDS
 from campaign.tampering import Tampered
-from turnlog.v1.event_pb2 import CausedBy
 
 Bug = Callable[[Tampered], None]
 

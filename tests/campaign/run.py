@@ -25,6 +25,9 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 import psycopg
 import turnlog_server
+from support.replicas import Rpc
+from support.server_process import ran
+
 from campaign import network
 from campaign.checker import Verdict, check
 from campaign.clients import Client, World
@@ -35,8 +38,6 @@ from campaign.key_holders import KeyHolder
 from campaign.plan import Storm
 from campaign.scene import LEASE_SECONDS, Scene
 from campaign.scripted import Scripted
-from support.replicas import Rpc
-from support.server_process import ran
 
 # After so many faults, faults stop until so many Runs have ended: each stretch is to meet work.
 STRETCH, RUNS_BETWEEN = 30, 10

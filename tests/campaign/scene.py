@@ -11,11 +11,12 @@ from pathlib import Path
 
 import psutil
 import psycopg
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from support.replicas import Live, Rpc, Space, make_space
+
 from campaign import network
 from campaign.kept import Kept
 from campaign.proxy import CuttingProxy
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from support.replicas import Live, Rpc, Space, make_space
 
 BIN = Path(sys.executable).parent
 HERE = Path(__file__).parent

@@ -6,11 +6,12 @@ import random
 import uuid
 
 import grpc
-from campaign.clients import World
-from campaign.history import FENCED
 from support.fleet import held
 from support.replicas import FakeRunner, Refused, Rpc, said
 from turnlog.runner.v1 import runner_service_pb2 as pb
+
+from campaign.clients import World
+from campaign.history import FENCED
 
 
 class Scripted:

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+from turnlog.v1.event_pb2 import Event
+
 from campaign.history import Line
 from campaign.stored import Conn
-from turnlog.v1.event_pb2 import Event
 
 
 class Tampered:

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+
 from campaign.faults import KINDS
 
 RUN = Path(__file__).with_name("run.py")

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from support.postgres import PostgresServer
+from support.real_runner import real_runner
+from support.replicas import QUICK, Rpc, live_replica, make_space
+
 from campaign.checker import Verdict, check
 from campaign.clients import Client, World
 from campaign.followers import Follower
@@ -16,9 +20,6 @@ from campaign.history import History, Line, lines_of
 from campaign.planted import BUGS
 from campaign.scripted import Scripted
 from campaign.tampering import Tampered
-from support.postgres import PostgresServer
-from support.real_runner import real_runner
-from support.replicas import QUICK, Rpc, live_replica, make_space
 
 RUNS = 20
 HARNESS = f"{sys.executable} -S -E {Path(__file__).with_name('harness.py')}"

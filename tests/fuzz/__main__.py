@@ -14,9 +14,10 @@ from pathlib import Path
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from support.postgres import postgres_running
+
 from fuzz.campaign import Campaign
 from fuzz.world import replayed, world
-from support.postgres import postgres_running
 
 
 async def main() -> int:

@@ -4,13 +4,14 @@ import asyncio
 from dataclasses import dataclass, field
 
 import grpc
-from fuzz.messages import Call
-from fuzz.oracle import SAID_IN_HASTE, of_error
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from support.replicas import METHODS
 from turnlog.v1 import event_service_pb2 as events
 from turnlog.v1 import session_service_pb2 as sessions
+
+from fuzz.messages import Call
+from fuzz.oracle import SAID_IN_HASTE, of_error
 
 # A follow that goes on for ever has been answered enough.
 FRAMES = 12

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
+from support.replicas import METHODS
+
 from fuzz.calls import Tally, read_whole, spread
 from fuzz.corpus import Entry, keep
 from fuzz.messages import Call, call, random_of
 from fuzz.streams import Episode
 from fuzz.world import World
-from support.replicas import METHODS
 
 CALLS_A_ROUND = 1500
 STREAMED_A_ROUND = 1500

@@ -11,13 +11,14 @@ from random import Random
 from typing import Any
 
 from buf.validate import validate_pb2
-from fuzz import hostile
-from fuzz.encoding import bytes_field, tag, varint
-from fuzz.patterns import matching
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from turnlog_server.wire import pages
+
+from fuzz import hostile
+from fuzz.encoding import bytes_field, tag, varint
+from fuzz.patterns import matching
 
 F = FieldDescriptor
 _PREFIX = re.compile(r"\^\(?([a-z|]+)\)?_\[")

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
+from support.replicas import METHODS
+from turnlog.runner.v1 import runner_service_pb2 as fleet
+
 from fuzz import grammar, hostile
 from fuzz.encoding import bytes_field, fields
 from fuzz.grammar import Names
 from fuzz.mutations import mutated
-from support.replicas import METHODS
-from turnlog.runner.v1 import runner_service_pb2 as fleet
 
 RUNNER_STREAM = "Connect"
 # Every RPC with one request, whatever it answers with.

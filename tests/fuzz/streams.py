@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from random import Random
 
 import grpc
+from support.replicas import Refused, Space
+from turnlog.runner.v1 import runner_service_pb2 as fleet
+from turnlog.v1 import error_pb2
+
 from fuzz.calls import Tally, send
 from fuzz.corpus import Entry
 from fuzz.grammar import Names
 from fuzz.messages import RUNNER_STREAM, SESSION_CALLS, Call, body, proven, runner_message
 from fuzz.oracle import Answer, of_error
-from support.replicas import Refused, Space
-from turnlog.runner.v1 import runner_service_pb2 as fleet
-from turnlog.v1 import error_pb2
 
 STATES = ("none", "hello", "credit", "offered", "accepted", "running", "appended", "settled", "gone")
 # Where a message can do most comes more often.

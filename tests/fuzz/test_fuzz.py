@@ -7,6 +7,11 @@ from pathlib import Path
 
 import grpc
 import pytest
+from google.protobuf.any_pb2 import Any
+from google.rpc import error_details_pb2, status_pb2
+from support.postgres import PostgresServer
+from support.replicas import METHODS
+
 from fuzz.calls import Tally, send
 from fuzz.campaign import Campaign
 from fuzz.corpus import CORPUS, Entry, load
@@ -14,10 +19,6 @@ from fuzz.messages import RUNNER_STREAM, Call
 from fuzz.oracle import DETAILS, Answer
 from fuzz.streams import Episode
 from fuzz.world import World, replayed, world
-from google.protobuf.any_pb2 import Any
-from google.rpc import error_details_pb2, status_pb2
-from support.postgres import PostgresServer
-from support.replicas import METHODS
 
 SEED, MESSAGES = 1, 15_000
 calm = pytest.mark.only_on("postgresql", "crdb-switches", reason="what a database says that fails is no fault there")

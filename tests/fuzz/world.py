@@ -10,11 +10,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from fuzz.grammar import Names
 from support.replicas import METHODS, QUICK, FakeRunner, Follow, Live, Space, fresh, live_replica, make_space
 from support.server_process import ServerProcess
 from turnlog.v1 import event_pb2
 from turnlog_server.domain.access import PERMISSIONS, VERBS, Role
+
+from fuzz.grammar import Names
 
 # The one who speaks for the runners has other things to do, too.
 PATIENT = ("--runner-lease-ttl-seconds", "15", "--runner-heartbeat-seconds", "2")
