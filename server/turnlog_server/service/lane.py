@@ -107,10 +107,7 @@ class Lane:
         return len(self._queue)
 
     async def submit(self, submission: Submission, deadline: float) -> Result:
-        """Carries a command out once, or refuses it.
-
-        deadline: in the time of the event loop. A command that is in a batch by then commits with it all the same.
-        """
+        """Carries a command out once, or refuses it. deadline: as in `LaneQueue.wait`."""
         if (twin := self._queue.twin(submission)) is not None:
             result = await self._queue.wait(twin, deadline)
             return Result(result.answer, result.facts, result.state, True, result.resource_id)
@@ -198,6 +195,8 @@ class Lane:
         """Of the commands to look at again, those that still have to be decided; the others are answered here."""
         looking = [submission for submission in batch if submission.look]
         stale = [s for s in batch if s.caller and s.caller.epoch < (self._epochs.get(s.caller.workspace_id) or 0)]
+        if not looking and not stale:
+            return batch
         if looking:
             self._observer.redecided(len(looking))
             await self._answer_known(looking)
