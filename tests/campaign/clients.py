@@ -116,10 +116,10 @@ class Client:
             return
         # Where too many turns wait, nobody adds to them.
         full = self._world.waiting >= self._world.most_turns
-        weights = [0, 3, 1, 20, 1, 1, 1] if full else [60, 12, 6, 20, 1, 1, 1]
+        weights = [0, 3, 1, 20, 0.2, 0.2, 0.2] if full else [60, 12, 6, 20, 1, 1, 0.3]
         await self._act(self._random.choice(usable), weights)
 
-    async def _act(self, session: Open, weights: list[int]) -> None:
+    async def _act(self, session: Open, weights: list[float]) -> None:
         match self._random.choices(ACTS, weights)[0]:
             case "message":
                 await self.message(session)
