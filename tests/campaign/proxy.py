@@ -19,7 +19,7 @@ NAMES: dict[Fault, str] = {
 
 
 class CuttingProxy(WireProxy):
-    """weather: what share of writing statements is always broken.
+    """weather: what share of writing statements is broken from `begin` to `calm`.
 
     armed: how many of the next are to be broken besides, in each way. fell: how many were, by the fault's name.
     """
@@ -30,7 +30,8 @@ class CuttingProxy(WireProxy):
         self.fault = self._choose
         self.armed: Counter[Cut] = Counter()
         self.fell: Counter[str] = Counter()
-        self._weather = weather
+        self._weather = 0.0
+        self._worst = weather
         self._random = random.Random(seed)
 
     def arm(self, fault: Cut, count: int) -> None:
@@ -38,6 +39,10 @@ class CuttingProxy(WireProxy):
 
     def disarm(self) -> None:
         self.armed.clear()
+
+    def begin(self) -> None:
+        """The weather sets in."""
+        self._weather = self._worst
 
     def calm(self) -> None:
         """Nothing more is broken."""

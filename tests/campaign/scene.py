@@ -73,6 +73,8 @@ class Scene:
         for number in range(2):
             await self._start_server(number)
         self.space = await self._workspace()
+        for proxy in self.proxies:
+            proxy.begin()
         for number in range(self._real_runners):
             self._start_runner(number)
 
