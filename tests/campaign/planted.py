@@ -235,7 +235,7 @@ def two_attempts_at_once(it: Tampered) -> None:
     it.append(session_id, event, attempt_no=event.attempt_no + 2)
 
 
-@bug("OneLease", "attempt 1 after 1")
+@bug("OneLease", "attempt 1 after")
 def an_attempt_starts_twice(it: Tampered) -> None:
     session_id, event = it.event("run.attempt_started", lambda event: event.attempt_no == 1)
     it.append(session_id, event)

@@ -61,18 +61,25 @@ def kill_all(find: Callable[[], list[psutil.Process]], patience: float = _PATIEN
     Returns how many were killed, and the pids that were still there after `patience` seconds: no signal ends a process
     that hangs in a device.
     """
-    killed: set[int] = set()
+    killed: dict[int, psutil.Process] = {}
     until = time.monotonic() + patience
-    while processes := find():
+    # One that is dying has no environment any more to be found by, and still is there.
+    while processes := [*{each.pid: each for each in (*filter(_lives, killed.values()), *find())}.values()]:
         for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-                killed.add(process.pid)
+                killed[process.pid] = process
         if time.monotonic() > until:
             return len(killed), [process.pid for process in processes]
         # A process that is not our child gives no sign when it ends.
         psutil.wait_procs(processes, timeout=_POLL)
     return len(killed), []
+
+
+def _lives(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 async def kill_leftovers(runner_id: str) -> int:
