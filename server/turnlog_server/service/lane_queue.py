@@ -1,8 +1,8 @@
 """What waits for the lane: commands in order, each answered once, whoever still waits for the answer.
 
-A lone caller never waits. When the batch before held more than one command, the next one lingers until as many are
-there again, for at most two milliseconds: a commit is so quick that batches would otherwise stay small, and that lowers
-the latency too.
+A lone caller never waits. Where there are several, a batch lingers for at most two milliseconds until as many are there
+as were in the one before and waited behind it: a commit is so quick that batches would otherwise stay small, and that
+lowers the latency too.
 """
 
 import asyncio
@@ -97,10 +97,10 @@ class LaneQueue:
 
     async def batch(self, most_sessions: int) -> list[Submission]:
         """The next one, which may turn out empty; waits until there is something. Closed and empty: nothing more."""
+        self._wanted = min(LINGER_COMMANDS, self._last_batch + len(self._queue))
         while not self._queue and not self.closing:
             self._wake.clear()
             await self._wake.wait()
-        self._wanted = min(LINGER_COMMANDS, self._last_batch)
         if len(self._queue) < self._wanted and not self.closing:
             self._enough.clear()
             timer = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._enough.set)
