@@ -129,7 +129,8 @@ class Events:
                         "This replica is going down: follow again from your last seq.",
                         retry_after=0.2,
                     )
-                await watch.check()
+                if not watch.stands:
+                    await watch.check()
                 bell.hush()
                 for cursor in list(dirty):
                     # Taken out first: a wake that comes while it works puts it back.

@@ -25,6 +25,7 @@ from turnlog_server.service.context import CallContext
 from turnlog_server.service.credentials import Authenticator
 from turnlog_server.service.epochs import Epochs
 from turnlog_server.service.faults import internal
+from turnlog_server.transport.stalls import Stalls
 from turnlog_server.wire.errors import status_of
 from turnlog_server.wire.requests import fingerprint, parse
 
@@ -134,6 +135,7 @@ class Adapter:
         self._authenticator = authenticator
         self._epochs = epochs
         self._observer = observer
+        self._stalls = Stalls(limits.FOLLOWER_STALL_SECONDS)
         self._draining = False
         # When somebody was last told that we go, in the time of the event loop.
         self.turned_away_at = float("-inf")
@@ -259,15 +261,15 @@ class Adapter:
         return handle
 
     async def _send(self, context: Context, frames: AsyncIterator[bytes]) -> None:
-        now = asyncio.get_running_loop().time
         try:
-            async with asyncio.timeout(None) as stall:
+            async with asyncio.timeout(None) as stream:
                 try:
                     async for frame in frames:
-                        stall.reschedule(now() + limits.FOLLOWER_STALL_SECONDS)
+                        self._stalls.begin(stream)
                         await _write(context, frame)
-                        stall.reschedule(None)
+                        self._stalls.end(stream)
                 finally:
+                    self._stalls.end(stream)
                     await frames.aclose()  # type: ignore[attr-defined]
         except TimeoutError:
             self._observer.follower_stalled()
