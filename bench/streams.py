@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 from turnlog.runner.v1 import runner_service_pb2 as fleet
 from turnlog.v1 import event_service_pb2 as events
+from turnlog_server.wire.frames import varint
 from world import ALONE, APPEND, EMPTY, FOLLOW, HARNESS, KILOBYTE, World
 
 CONNECT = "/turnlog.runner.v1.RunnerService/Connect"
@@ -22,6 +23,7 @@ EVENTS_A_MESSAGE = 16
 # Half of what a runner may have unacknowledged.
 WINDOW = 32
 PACE = 0.005
+APPEND_TAG = varint(fleet.ConnectRequest.DESCRIPTOR.fields_by_name["append"].number << 3 | 2)
 EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]
 
 
@@ -38,7 +40,7 @@ class Runner:
         self._beating: asyncio.Task[None] | None = None
         event = fleet.RunnerEvent()
         event.agent_message.parts.add(text=text)
-        self._events = fleet.ConnectRequest(append=fleet.Append(events=[event] * EVENTS_A_MESSAGE)).append
+        self._events = fleet.Append(events=[event] * EVENTS_A_MESSAGE).SerializeToString()
 
     async def take(self, runs: int) -> list[str]:
         """Accepts so many Runs; returns their Sessions."""
@@ -122,8 +124,9 @@ class Runner:
         )
 
     def _message(self, offer: fleet.Offer) -> bytes:
-        self._events.lease.CopyFrom(self._lease(offer))
-        return fleet.ConnectRequest(append=self._events).SerializeToString()
+        # What a message of two fields looks like joined from the two: the events are the same each time.
+        append = fleet.Append(lease=self._lease(offer)).SerializeToString() + self._events
+        return APPEND_TAG + varint(len(append)) + append
 
     async def _write(self, raw: bytes) -> None:
         # A heartbeat may come while an append is being written, and gRPC takes one at a time.

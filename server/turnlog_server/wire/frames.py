@@ -37,7 +37,11 @@ def elements(raw: bytes) -> Iterator[bytes]:
     """Each element of a message that holds nothing but one repeated field, of a number below 16."""
     at = 0
     while at < len(raw):
-        size, start = read_varint(raw, at + 1)
+        # Nearly all are longer than 127 bytes and shorter than 16 KiB.
+        if at + 2 < len(raw) and raw[at + 2] < 0x80 <= raw[at + 1]:
+            size, start = raw[at + 1] & 0x7F | raw[at + 2] << 7, at + 3
+        else:
+            size, start = read_varint(raw, at + 1)
         at = start + size
         yield raw[start:at]
 

@@ -19,7 +19,7 @@ from turnlog_server.domain.session import Attempt, RunError
 from turnlog_server.wire.agents import agent_version_message
 from turnlog_server.wire.errors import cut
 from turnlog_server.wire.events import ARMS, ATTEMPT_KIND, RUN_STATUS, cost_from, pins_to
-from turnlog_server.wire.frames import elements, read_varint
+from turnlog_server.wire.frames import elements, read_varint, varint
 from turnlog_server.wire.requests import check_payload, check_struct, valid
 
 OUTCOMES: Final = {
@@ -102,7 +102,7 @@ def _reports(append: pb.Append) -> said.Reports:
 
 
 def _report(index: int, payload: bytes, events: Sequence[pb.RunnerEvent]) -> said.Report:
-    arm = _ARM_OF_TAG[read_varint(payload, 0)[0]]
+    arm = _ARM_OF_TAG[payload[:2]]
     if len(payload) > limits.EVENT_PAYLOAD_BYTES:
         check_payload(f"append.events[{index}].{arm}", len(payload))
     if arm == "model_called":
@@ -138,8 +138,9 @@ _READ: Final[dict[str, Callable[[Any], said.FromRunner]]] = {
 }
 
 
+# Arms have numbers from 16 on and below 2,048, which take two bytes.
 _ARM_OF_TAG: Final = {
-    field.number << 3 | 2: field.name for field in pb.RunnerEvent.DESCRIPTOR.oneofs_by_name["payload"].fields
+    varint(field.number << 3 | 2): field.name for field in pb.RunnerEvent.DESCRIPTOR.oneofs_by_name["payload"].fields
 }
 _SAID: Final = {arm: Said(ARMS[arm]) for arm in _ARM_OF_TAG.values()}
 
