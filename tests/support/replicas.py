@@ -166,6 +166,8 @@ class Follow:
         self.call = call
         self.seq = 0
         self.frames: list[Any] = []
+        # Events of a frame behind the one that was asked for.
+        self._behind: list[event_pb2.Event] = []
 
     async def frame(self, timeout: float = 30) -> Any:
         """The next frame; None at the end with OK. Raises Refused."""
@@ -183,7 +185,7 @@ class Follow:
 
     async def until(self, kind: str, timeout: float = 30) -> list[event_pb2.Event]:
         """Events up to the next frame of this kind (`caught_up`, `end`, …)."""
-        events: list[event_pb2.Event] = []
+        events, self._behind = self._behind, []
         while (frame := await self.frame(timeout)) is not None:
             events.extend(frame.events.events)
             if frame.WhichOneof("frame") == kind:
@@ -192,7 +194,7 @@ class Follow:
 
     async def events(self, count: int, timeout: float = 30) -> list[event_pb2.Event]:
         """The next `count` events, at least."""
-        events: list[event_pb2.Event] = []
+        events, self._behind = self._behind, []
         while len(events) < count:
             frame = await self.frame(timeout)
             assert frame is not None, "the stream ended"
@@ -202,8 +204,10 @@ class Follow:
     async def event(self, type_: str, timeout: float = 30) -> event_pb2.Event:
         """The next event of this type; what came before is dropped."""
         while True:
-            for event in await self.events(1, timeout):
+            events = await self.events(1, timeout)
+            for index, event in enumerate(events):
                 if event.type == type_:
+                    self._behind = events[index + 1 :]
                     return event
 
     def cancel(self) -> None:
