@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import psycopg
+import pytest
 from support.fleet import seen
 from support.replicas import Space, said
 from turnlog.runner.v1 import runner_service_pb2 as pb
@@ -49,3 +50,15 @@ async def test_a_runner_that_speaks_of_more_than_can_be_looked_up_loses_its_stre
         refused = await runner.refused()
     assert refused.reason == "LIMIT_EXCEEDED"
     assert refused.metadata["limit"] == "runner_unacked_messages"
+
+
+@pytest.mark.slow
+async def test_a_runner_that_could_not_be_answered_is_told_to_say_it_again(space: Space) -> None:
+    async with space.runner() as runner:
+        async with states_locked(space):
+            for number in range(3):
+                await runner.send(append=stray(number))
+            # As long as a look may take.
+            refused = await runner.refused(timeout=60)
+        assert refused.reason == "STORE_UNAVAILABLE"
+        assert refused.retry_after

@@ -236,6 +236,28 @@ async def test_many_sessions_on_one_stream(space: Space) -> None:
 
 @pytest.mark.rule("R62")
 @pytest.mark.case(108)
+async def test_a_session_whose_follow_has_ended_may_go_on_beside_the_others(space: Space) -> None:
+    ended, other = [(await space.session("hello")).session.session_id for _ in range(2)]
+    follow = space.rpc.stream(
+        "FollowSessions",
+        sessions=[{"session_id": ended}, {"session_id": other}],
+        until={"boundary": "BOUNDARY_TURN"},
+    )
+    run_id = (await space.get(ended)).active_run_id
+    await space.rpc.call("CancelRun", session_id=ended, run_id=run_id)
+    while not ((frame := await follow.frame()).HasField("end") and frame.session_id == ended):
+        pass
+    await space.say(ended, "again")
+    said = await space.say(other, "again")
+    seen: list[int] = []
+    while said.seq not in seen:
+        frame = await follow.frame()
+        assert frame.session_id == other
+        seen.extend(event.seq for event in frame.events.events)
+    await space.rpc.call("CancelSession", session_id=other)
+    await follow.until("end")
+
+
 async def test_whoever_sees_the_end_of_a_turn_sees_all_before_it(space: Space) -> None:
     """The end is seen on one replica, the log read at once on another."""
     async with live_replica(space.live.dsn, *QUICK) as other:

@@ -10,6 +10,7 @@ from support.lanes import (
     AUTHOR,
     differences,
     epoch,
+    eventually,
     interrupt,
     log_of,
     message,
@@ -28,6 +29,7 @@ from turnlog_server.domain.commands import (
 )
 from turnlog_server.domain.refusals import Reason, Refusal
 from turnlog_server.domain.session import Status
+from turnlog_server.store.database import Database
 from turnlog_server.store.sweeps import Sweeps
 from turnlog_server.wire.events import encode
 
@@ -341,3 +343,22 @@ async def test_what_a_runner_says_is_one_commit_in_its_order(one, database):
     again = await asyncio.gather(*(one.do(session_id, append, None) for append in appends))
     assert all(result.answer.duplicate for result in again)
     assert (await log_of(database, session_id)).head == log.head
+
+
+@pytest.mark.only_on("postgresql", reason="CockroachDB has no SKIP LOCKED: there the others wait")
+async def test_a_session_that_is_locked_elsewhere_holds_up_no_other_and_is_judged_when_it_is_free(dsn):
+    database = await Database.open(dsn, pool_size=2)
+    async with replicas(database) as (lane,), await database.connect("other") as other:
+        locked, free = await lane.create(), await lane.create()
+        await lane.do(locked, message("first"))
+        await other.execute("BEGIN")
+        await other.execute("SELECT 1 FROM session_heads WHERE session_id = %s FOR UPDATE", (locked,))
+        waiting = asyncio.create_task(lane.do(locked, message("second")))
+        await eventually(lambda: lane.counts.looked_again > 0)
+        await lane.do(free, message("meanwhile"))
+        assert not waiting.done()
+        await raise_epoch(database)
+        lane.refuse = Refusal(Reason.PERMISSION_MISSING, "revoked")
+        await other.execute("ROLLBACK")
+        assert (await refused(waiting)).reason is Reason.PERMISSION_MISSING
+    await database.close()

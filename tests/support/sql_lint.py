@@ -89,7 +89,7 @@ def statements() -> dict[str, str]:
             if name.isupper() and isinstance(value, str) and VERB.match(value):
                 found.setdefault(value, f"{module.name.rsplit('.', 1)[-1]}.{name}")
     # The log statement leaves out what a batch has no rows for; the constants have it all.
-    for name, text in {"append": log_sql.append(()), "append_one": log_sql.append_one((), ())}.items():
+    for name, text in {"append": log_sql.append(()), "append_one": log_sql.append_one((), many=False)}.items():
         found.setdefault(text, f"log_sql.{name}")
     return {name: text for text, name in found.items()}
 

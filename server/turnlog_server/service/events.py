@@ -117,6 +117,7 @@ class Events:
             for cursor in cursors:
                 await cursor.open()
                 if cursor.ended:
+                    cursor.close()
                     yield addressed(cursor.farewell(), cursor.session_id)
                 else:
                     dirty[cursor] = None
@@ -141,6 +142,7 @@ class Events:
                         yield addressed(frames.pop(0), cursor.session_id)
                     if cursor.ended:
                         dirty.pop(cursor, None)
+                        cursor.close()
                         del live[cursor]
                     elif sent:
                         _spoke(live, cursor)
@@ -177,7 +179,7 @@ class Events:
         session_id, after = place
 
         def woken() -> None:
-            if cursor.opened:
+            if cursor.opened and not cursor.ended:
                 dirty[cursor] = None
                 bell.ring()
 

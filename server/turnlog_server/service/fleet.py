@@ -27,6 +27,7 @@ from turnlog_server.service.link import Link, RunnerFrames
 from turnlog_server.service.offers import Offers
 from turnlog_server.service.pipeline import ANSWER_SECONDS
 from turnlog_server.service.roster import Roster
+from turnlog_server.store.errors import StoreFault
 from turnlog_server.store.queue import Place, Queue
 from turnlog_server.store.runners import Runners
 from turnlog_server.store.sessions import Sessions
@@ -279,6 +280,9 @@ class Fleet:
                 await self._say_why(link, proof)
                 # Those that came meanwhile are answered by this as well.
                 del link.strays[key]
+        except (Refusal, StoreFault):
+            # What is forgotten here the runner says again on its next stream.
+            link.fail(Refusal(Reason.STORE_UNAVAILABLE, "The database does not answer.", retry_after=1.0))
         finally:
             link.strays.clear()
 

@@ -119,9 +119,10 @@ async def session_create(
     conn: Connection, dialect: Dialect, writes: list[SessionWrite], epochs: dict[str, int]
 ) -> set[str]:
     """Makes Sessions; returns those that were made. A request id that is known raises a unique violation."""
-    if len(writes) == 1 and len(writes[0].requests) <= 1:
-        params, arms, many = _one(writes[0], epochs, _MAKES, dialect.claim_shards)
-        return await _run(conn, dialect.sql(log_sql.create_one(arms, many)), params)
+    if _lone(writes):
+        params, arms = _one(writes[0], epochs, _MAKES, dialect.claim_shards)
+        many = len(writes[0].events) > 1
+        return await _run(conn, dialect.sql(log_sql.create_one(arms, many=many)), params)
     params, arms = _batch(writes, epochs, _MAKES, dialect.claim_shards)
     return await _run(conn, dialect.sql(log_sql.create(arms)), params)
 
@@ -130,9 +131,10 @@ async def event_append(
     conn: Connection, dialect: Dialect, writes: list[SessionWrite], epochs: dict[str, int]
 ) -> set[str]:
     """Moves Sessions; returns those that were moved."""
-    if len(writes) == 1 and len(writes[0].requests) <= 1 and not writes[0].deleted:
-        params, arms, many = _one(writes[0], epochs, _MOVES, dialect.claim_shards)
-        return await _run(conn, dialect.sql(log_sql.append_one(arms, many)), params)
+    if _lone(writes):
+        params, arms = _one(writes[0], epochs, _MOVES, dialect.claim_shards)
+        many = len(writes[0].events) > 1
+        return await _run(conn, dialect.sql(log_sql.append_one(arms, many=many)), params)
     params, arms = _batch(writes, epochs, _MOVES, dialect.claim_shards)
     return await _run(conn, dialect.sql(log_sql.append(arms)), params)
 
@@ -142,19 +144,24 @@ def shard_of(session_id: str, shards: int) -> int:
     return int.from_bytes(session_id[-4:].encode()) % shards
 
 
+def _lone(writes: list[SessionWrite]) -> bool:
+    """Whether there is a form of its own for this: one Session, with one row in each table, or several events."""
+    if len(writes) != 1 or writes[0].deleted:
+        return False
+    write = writes[0]
+    return len(write.requests) <= 1 and len(write.runs) <= 1 and len(write.attempts) <= 1
+
+
 Params = dict[str, bytes]
 Fields = Collection[tuple[str, Kind, Callable[[SessionWrite], Any]]]
 
 
-def _one(
-    write: SessionWrite, epochs: dict[str, int], fields: Fields, shards: int
-) -> tuple[Params, tuple[Arm, ...], tuple[Arm, ...]]:
-    """The parameters of a single Session, the arms that it needs, and which of them have many rows."""
+def _one(write: SessionWrite, epochs: dict[str, int], fields: Fields, shards: int) -> tuple[Params, tuple[Arm, ...]]:
+    """The parameters of a single Session, and the arms that it needs."""
     params = {name: kind.one(value(write)) for name, kind, value in fields}
     params["w_id"] = TEXT.one(write.workspace_id)
     params["w_epoch"] = INT8.one(epochs[write.workspace_id])
     needed: list[Arm] = []
-    many: list[Arm] = []
     for arm, rows_of in _ROWS.items():
         rows = [*rows_of(write, shards)]
         if not rows:
@@ -164,10 +171,9 @@ def _one(
             for (_, param, kind), value in zip(arm.columns, rows[0], strict=True):
                 params[param] = kind.one(value)
         else:
-            many.append(arm)
             for (_, param, kind), values in zip(arm.columns, zip(*rows, strict=True), strict=True):
                 params[param] = kind.many(values)
-    return params, tuple(needed), tuple(many)
+    return params, tuple(needed)
 
 
 def _batch(

@@ -2,7 +2,8 @@
 
 A statement is put together from one arm for each table, and only from those that a batch has rows for: each takes time
 of the server and of the driver even where it writes nothing, and most batches need few. For one Session there is a form
-of its own, without arrays where a table gets one row; it is what a lone caller waits for.
+of its own, without arrays where a table gets one row; it is what a lone caller waits for. More forms than these would
+each be prepared on each connection.
 
 Parameters are named after their arm and their column: `ev_seq`.
 """
@@ -209,10 +210,12 @@ st AS (
    WHERE (w.session_id IN (SELECT m.session_id FROM moved m)) IS TRUE)
 SELECT m.session_id FROM moved m"""
 
-_LONE_MOVED: LiteralString = """
-moved AS (
-  UPDATE session_heads SET head_seq = %(s_head)s::int8, unlogged = %(s_new_unlogged)s::int8
-   WHERE session_id = %(s_id)s::text AND head_seq = %(s_expected)s::int8 AND unlogged = %(s_unlogged)s::int8
+# Locked before it is written, so that one that is locked elsewhere is absent from the answer, as in a batch: whoever
+# waited for the lock would go by a permission epoch of before.
+_LONE_LOCKED: LiteralString = """
+locked AS MATERIALIZED (
+  SELECT h.session_id FROM session_heads h
+   WHERE h.session_id = %(s_id)s::text AND h.head_seq = %(s_expected)s::int8 AND h.unlogged = %(s_unlogged)s::int8
      AND EXISTS (SELECT 1 FROM workspace_epochs e
                   WHERE e.workspace_id = %(w_id)s::text AND e.acl_epoch = %(w_epoch)s::int8)"""
 
@@ -221,8 +224,13 @@ _LONE_NOT_KNOWN: LiteralString = """
                       WHERE r.scope = %(rq_scope)s::text AND r.caller = %(rq_caller)s::text
                         AND r.method = %(rq_method)s::text AND r.request_id = %(rq_request_id)s::text)"""
 
-_LONE_RETURNING: LiteralString = """
-  RETURNING session_id),"""
+_LONE_MOVED: LiteralString = """
+     FOR UPDATE OF h {head_lock_skip}),
+moved AS (
+  UPDATE session_heads h SET head_seq = %(s_head)s::int8, unlogged = %(s_new_unlogged)s::int8
+    FROM locked l
+   WHERE h.session_id = l.session_id AND h.head_seq = %(s_expected)s::int8 AND h.unlogged = %(s_unlogged)s::int8
+  RETURNING h.session_id),"""
 
 _LONE_STATE_MOVED: LiteralString = """
 st AS (
@@ -264,25 +272,23 @@ def create(arms: tuple[Arm, ...]) -> LiteralString:
 
 
 @lru_cache
-def append_one(arms: tuple[Arm, ...], many: tuple[Arm, ...]) -> LiteralString:
-    """Moves one Session. many: the arms that have several rows, of which REQUESTS is none."""
+def append_one(arms: tuple[Arm, ...], *, many: bool) -> LiteralString:
+    """Moves one Session, with one row in each table; many: several events."""
     not_known: LiteralString = _LONE_NOT_KNOWN if REQUESTS in arms else ""
-    moved: LiteralString = "WITH" + _LONE_MOVED + not_known + _LONE_RETURNING
-    return moved + "".join([arm.lone(many=arm in many) for arm in arms]) + _LONE_STATE_MOVED
+    moved: LiteralString = "WITH" + _LONE_LOCKED + not_known + _LONE_MOVED
+    return moved + "".join([arm.lone(many=many and arm is EVENTS) for arm in arms]) + _LONE_STATE_MOVED
 
 
 @lru_cache
-def create_one(arms: tuple[Arm, ...], many: tuple[Arm, ...]) -> LiteralString:
-    """Makes one Session."""
-    return "WITH" + _LONE_MADE + "".join([arm.lone(many=arm in many) for arm in arms]) + _LONE_SESSION_MADE
+def create_one(arms: tuple[Arm, ...], *, many: bool) -> LiteralString:
+    """Makes one Session, as `append_one` moves one."""
+    return "WITH" + _LONE_MADE + "".join([arm.lone(many=many and arm is EVENTS) for arm in arms]) + _LONE_SESSION_MADE
 
-
-_SEVERAL: Final = tuple(arm for arm in WRITES if arm is not REQUESTS)
 
 # With every arm.
 EVENT_APPEND: LiteralString = append((*WRITES, DELETED))
-EVENT_APPEND_ONE: LiteralString = append_one(WRITES, ())
-EVENT_APPEND_ONE_OF_MANY: LiteralString = append_one(WRITES, _SEVERAL)
+EVENT_APPEND_ONE: LiteralString = append_one(WRITES, many=False)
+EVENTS_APPEND_ONE: LiteralString = append_one(WRITES, many=True)
 SESSION_CREATE: LiteralString = create(WRITES)
-SESSION_CREATE_ONE: LiteralString = create_one(WRITES, ())
-SESSION_CREATE_ONE_OF_MANY: LiteralString = create_one(WRITES, _SEVERAL)
+SESSION_CREATE_ONE: LiteralString = create_one(WRITES, many=False)
+SESSION_CREATE_ONE_TURN: LiteralString = create_one(WRITES, many=True)
