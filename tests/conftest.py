@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import hypothesis
 import pytest
 from support.engines import ENGINES, engine
 from support.postgres import Cluster, PostgresServer, postgres_running
@@ -68,6 +69,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("faults that server processes met")
         for fault, times in sorted(weather.items()):
             terminalreporter.write_line(f"{times:6} {fault}")
+
+
+# Machines are shared and noisy: how long an example takes says nothing.
+hypothesis.settings.register_profile(
+    "turnlog", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], print_blob=True
+)
+hypothesis.settings.load_profile("turnlog")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
