@@ -12,6 +12,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+import structlog
 from support.engines import ENGINES, engine
 from support.postgres import Cluster, PostgresServer, postgres_running
 from support.replicas import QUICK, Live, Space, live_replica, make_space
@@ -70,6 +71,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for fault, times in sorted(weather.items()):
             terminalreporter.write_line(f"{times:6} {fault}")
 
+
+# Values of every frame take seconds to draw, in which the event loop stands.
+structlog.configure(processors=[*structlog.get_config()["processors"][:-1], structlog.dev.ConsoleRenderer(
+    colors=False, exception_formatter=structlog.dev.plain_traceback)])  # fmt: skip
 
 # Machines are shared and noisy: how long an example takes says nothing.
 hypothesis.settings.register_profile(
