@@ -10,12 +10,17 @@ from typing import Any
 import pytest
 import typer
 from turnlog_client.cli.app import app as turnlog
+from turnlog_client.cli.exits import next_step
+from turnlog_client.errors import TurnlogError
 from turnlog_server.app.commands import app as turnlog_server
 from turnlog_server.app.metrics import Metrics
 from turnlog_server.domain.access import PERMISSIONS
+from turnlog_server.domain.refusals import Reason
+from turnlog_server.wire.errors import TABLE
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/*.md")])
+FOLDERS = ("docs/*.md", "bench/*.md", "examples/*/*.md")
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(page for each in FOLDERS for page in ROOT.glob(each))])
 PROGRAMS: dict[str, Any] = {
     "turnlog": typer.main.get_command(turnlog),
     "turnlog-server": typer.main.get_command(turnlog_server),
@@ -112,6 +117,12 @@ def test_operators_find_every_metric_and_every_flag() -> None:
     assert set(re.findall(r"`(turnlog_\w+)`", page)) == served
     known = {flag for program in PROGRAMS.values() for flag in flags_of(program)}
     assert set(re.findall(r"`(--[a-z-]+)", page)) <= known
+
+
+def test_a_defect_of_the_server_is_looked_up_by_what_its_caller_was_told() -> None:
+    (told,) = TABLE[Reason.INTERNAL].metadata
+    assert told in next_step(TurnlogError("", reason=Reason.INTERNAL.name), "")
+    assert f"`{told}`" in text_of(ROOT / "docs/operations.md").partition("\n## Logs\n")[2].partition("\n## ")[0]
 
 
 def test_every_rpc_has_its_permissions_told() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 from grpc import StatusCode
@@ -70,7 +71,7 @@ _NEXT = {
     "SERVER_DRAINING": "Try again in a moment",
     "QUOTA_EXCEEDED": "Wait until some of what is queued has ended, then try again",
     "API_VERSION_UNSUPPORTED": "Use a client made for this server",
-    "INTERNAL": "Look for the request_id in the server's log",
+    "INTERNAL": "Tell the server's operator the call_id: its log has a line with it",
 }
 
 
@@ -81,12 +82,24 @@ def exit_for(error: TurnlogError) -> Exit:
     return _BY_CODE.get(error.code, Exit.FAILED)
 
 
-def next_step(error: TurnlogError, address: str) -> str:
-    """What to do next, in one line; empty where nothing can be said."""
+_PUBLISH = {
+    "agent deployment revision": "deployment publish {} --agent AGENT --harness-profile PROFILE --sandbox-profile "
+    "PROFILE",
+    "agent version": "agent publish {} --instructions TEXT",
+}
+"""What to run where nothing was published yet, by what is missing."""
+
+
+def next_step(error: TurnlogError, address: str, names: Mapping[str, str]) -> str:
+    """What to do next, in one line; empty where nothing can be said. names: id to the name that was typed for it."""
     if isinstance(error, OutcomeUnknown) and error.request_id:
         return f"Repeat it with --request-id {error.request_id}: it will be done once"
     if error.code is StatusCode.UNAVAILABLE and not error.reason:
         return f"Is the server running at {address}? turnlog-server dev starts one; to one with TLS: --tls-ca CA.pem"
     if error.code is StatusCode.UNAUTHENTICATED and not error.reason:
         return _NEXT["CREDENTIAL_INVALID"]
+    parent, _, number = error.metadata.get("id", "").rpartition("/")
+    publish = _PUBLISH.get(error.metadata.get("resource", "")) if number == "0" else None
+    if error.reason == "NOT_FOUND" and publish:
+        return f"Publish the first one: turnlog {publish.format(names.get(parent, parent))}"
     return _NEXT.get(error.reason, "")
