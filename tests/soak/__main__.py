@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from soak.report import write
+from soak.report import write, write_page
 from soak.run import soak
 from soak.verdicts import Bounds
 
@@ -20,7 +20,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the load and of the order of faults")
     parser.add_argument("--fill", type=int, default=20_000, help="Sessions to make before, which a replica remembers")
     parser.add_argument("--to", type=Path, default=DOCS, help="folder for soak.md, soak.png and soak.json")
+    parser.add_argument("--page", action="store_true", help="only write soak.md again, from soak.json")
     given = parser.parse_args()
+    if given.page:
+        write_page(given.to)
+        return 0
     with tempfile.TemporaryDirectory() as folder:
         running = soak(Path(folder), seconds=60 * given.minutes, seed=given.seed, fill=given.fill, bounds=Bounds())
         found = asyncio.run(running)

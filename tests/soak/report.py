@@ -4,17 +4,21 @@ import json
 import platform
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import fill
 from typing import Any, Final
 
 import matplotlib
 import psutil
-from soak.verdicts import Bounds
+from soak.verdicts import A_DAY, WARM, Bounds
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 MIB: Final = 1 << 20
 BOUND: Final = Bounds().memory_mib_day
+WIDTH: Final = 120
+LONG: Final = 60
+"""Minutes from which on what is said of a day is taken as it stands."""
 INK, GREY, FAINT = "#1f2430", "#6b7280", "#d9dce3"
 Look = Callable[[dict[str, Any]], float | None]
 COLOURS: Final = ("#1f6feb", "#d1662f", "#2da44e")
@@ -62,16 +66,34 @@ PANELS: Final[list[tuple[str, str, dict[str, Look]]]] = [
 
 
 def write(found: dict[str, Any], to: Path) -> None:
-    """`soak.md`, `soak.png` and `soak.json` in this folder."""
+    """`soak.png`, `soak.json` and, from that, `soak.md` in this folder."""
     to.mkdir(parents=True, exist_ok=True)
     draw(found, to / "soak.png")
-    (to / "soak.md").write_text(page(found), "utf-8")
     verdicts = [
         {"says": v.says, "value": round(v.value, 3), "bound": v.bound, "unit": v.unit, "holds": v.holds}
         for v in found["verdicts"]
     ]
     kept = {name: value for name, value in found.items() if name not in ("samples", "fault_times", "verdicts")}
-    (to / "soak.json").write_text(json.dumps(kept | {"verdicts": verdicts}, indent=1) + "\n", "utf-8")
+    kept |= {"seen": seen(found["samples"]), "verdicts": verdicts}
+    (to / "soak.json").write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
+    write_page(to)
+
+
+def write_page(to: Path) -> None:
+    """`soak.md` again, from the figures of the last run."""
+    (to / "soak.md").write_text(page(json.loads((to / "soak.json").read_text("utf-8"))), "utf-8")
+
+
+def seen(samples: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the run was made on, and how often it was looked at."""
+    loads = [sample["load"] for sample in samples]
+    return {
+        "samples": len(samples),
+        "load": [min(loads), max(loads)],
+        "cores": psutil.cpu_count(),
+        "memory_gib": psutil.virtual_memory().total / 2**30,
+        "python": platform.python_version(),
+    }
 
 
 def draw(found: dict[str, Any], to: Path) -> None:
@@ -99,26 +121,45 @@ def draw(found: dict[str, Any], to: Path) -> None:
     plt.close(figure)
 
 
+def verdict(found: dict[str, Any]) -> str:
+    """What failed, and how far the run can be trusted with it."""
+    failed = [v for v in found["verdicts"] if not v["holds"]]
+    if not failed:
+        return "Every verdict holds."
+    says = f"**{len(failed)} of {len(found['verdicts'])} verdicts fail:**\n\n" + "".join(
+        f"- {v['says']}: {v['value']:.3g} {v['unit']}, where {v['bound']:g} is the bound.\n" for v in failed
+    )
+    watched = found["minutes"] * (1 - WARM)
+    if found["minutes"] >= LONG or not any(v["unit"] == A_DAY for v in failed):
+        return says
+    short = (
+        f"A bound for a day is extrapolated here from {watched:.1f} minutes, by a factor of {1440 / watched:.0f}: "
+        f"{BOUND:g} MiB a day are {BOUND * watched / 1440:.1f} MiB in them, which may be a leak, and may be a cache that "
+        "fills or a heap that grew by a step. So this run cannot tell these apart. The verdicts stand as failed: it was "
+        "not shown that memory stays flat, nor that it leaks, and that other lines of a day hold shows as little. "
+        "Nothing beyond that may be concluded from it; that takes a run of an hour or more."
+    )
+    return f"{says}\n{fill(short, WIDTH)}"
+
+
 def page(found: dict[str, Any]) -> str:
-    """The page of the documents; `make soak` writes it."""
-    samples = found["samples"]
+    """The page of the documents, from what is kept of a run."""
+    on = found["seen"]
     events = found["after"]["events"]
     calls = ", ".join(f"{name} {count:,}" for name, count in sorted(found["calls"].items()))
     faults = ", ".join(f"{name} {count}" for name, count in sorted(found["faults"].items()))
     rows = "\n".join(
-        f"| {v.says} | {v.value:.3g} {v.unit} | {v.bound:g} | {'yes' if v.holds else '**no**'} |"
+        f"| {v['says']} | {v['value']:.3g} {v['unit']} | {v['bound']:g} | {'yes' if v['holds'] else '**no**'} |"
         for v in found["verdicts"]
     )
-    cores, memory = psutil.cpu_count(), psutil.virtual_memory().total / 2**30
-    loads = [sample["load"] for sample in samples]
     return f"""# Soak
 
 Written by `make soak`, which also draws the picture. Does anything grow, leak or slow down under a load that is mixed
 and goes on, while processes are killed?
 
-This run: **{found["minutes"]:g} minutes**, begun {found["began"]}, seed {found["seed"]}, on {cores} cores and
-{memory:.0f} GiB with a load average from {min(loads):.1f} to {max(loads):.1f}, Python {platform.python_version()},
-{len(samples)} samples. Two replicas and two runners on one embedded PostgreSQL (without fsync); one replica and one
+This run: **{found["minutes"]:g} minutes**, begun {found["began"]}, seed {found["seed"]}, on {on["cores"]} cores and
+{on["memory_gib"]:.0f} GiB with a load average from {on["load"][0]:.1f} to {on["load"][1]:.1f}, Python {on["python"]},
+{on["samples"]} samples. Two replicas and two runners on one embedded PostgreSQL (without fsync); one replica and one
 runner live through it and are watched, the others are killed. {found["filled"]:,} Sessions are made first, as many as
 a replica remembers. At the end the log held {events:,} events.
 
@@ -130,12 +171,13 @@ Faults: {faults}.
 
 ![Memory, files, sizes and latencies over time](soak.png)
 
+{verdict(found)}
+
 | What | Value | Bound | Holds |
 |---|---|---|---|
 {rows}
 
 Slopes are Theil–Sen's over the last 80 % of the run; a bound for a day is extrapolated from it. Latencies are
 multiples of a call that does nothing, made at the same time, so that a busy machine moves both. Asyncio tasks are not
-counted: no metric has them. A bound for a day is hard on a run of less than an hour: {BOUND:g} MiB a day are
-{BOUND * found["minutes"] * 0.8 / 1440:.1f} MiB in the part of this one that is looked at.
+counted: no metric has them.
 """

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 DAY: Final = 86_400.0
 MIB: Final = 1 << 20
+A_DAY: Final = "MiB a day"
 WARM: Final = 0.2
 """The part of a run that is not looked at: caches fill, pools open, tables get their first pages."""
 
@@ -99,7 +100,7 @@ def judge(found: dict[str, Any], bounds: Bounds) -> list[Verdict]:
 
 def _memory(samples: Sequence[Sample], name: str, bounds: Bounds) -> Verdict:
     value = slope(*series(samples, lambda s: s[name]["rss"])) * DAY / MIB
-    return Verdict(f"memory of the {name} that lives through it", value, bounds.memory_mib_day, "MiB a day")
+    return Verdict(f"memory of the {name} that lives through it", value, bounds.memory_mib_day, A_DAY)
 
 
 def back(before: Sample, after: Sample, bounds: Bounds) -> list[Verdict]:
