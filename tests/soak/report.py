@@ -134,10 +134,10 @@ def verdict(found: dict[str, Any]) -> str:
         return says
     short = (
         f"A bound for a day is extrapolated here from {watched:.1f} minutes, by a factor of {1440 / watched:.0f}: "
-        f"{BOUND:g} MiB a day are {BOUND * watched / 1440:.1f} MiB in them, which may be a leak, and may be a cache that "
-        "fills or a heap that grew by a step. So this run cannot tell these apart. The verdicts stand as failed: it was "
-        "not shown that memory stays flat, nor that it leaks, and that other lines of a day hold shows as little. "
-        "Nothing beyond that may be concluded from it; that takes a run of an hour or more."
+        f"{BOUND:g} MiB a day are {BOUND * watched / 1440:.1f} MiB in them, which may be a leak, and may be a cache "
+        "that fills or a heap that grew by a step. So this run cannot tell these apart. The verdicts stand as failed: "
+        "it was not shown that memory stays flat, nor that it leaks, and that other lines of a day hold shows as "
+        "little. Nothing beyond that may be concluded from it; that takes a run of an hour or more."
     )
     return f"{says}\n{fill(short, WIDTH)}"
 
