@@ -121,7 +121,7 @@ def test_operators_find_every_metric_and_every_flag() -> None:
 
 def test_a_defect_of_the_server_is_looked_up_by_what_its_caller_was_told() -> None:
     (told,) = TABLE[Reason.INTERNAL].metadata
-    assert told in next_step(TurnlogError("", reason=Reason.INTERNAL.name), "")
+    assert told in next_step(TurnlogError("", reason=Reason.INTERNAL.name), "", {})
     assert f"`{told}`" in text_of(ROOT / "docs/operations.md").partition("\n## Logs\n")[2].partition("\n## ")[0]
 
 
