@@ -65,21 +65,30 @@ async def finish(process: asyncio.subprocess.Process, stdin: str = "") -> Done:
     return Done(process.returncode, out.decode(), err.decode())
 
 
-async def on_terminal(server: ScriptedServer, *arguments: str, **env: str) -> str:
-    """Runs a command with its stdout on a terminal and answers what was written there."""
+async def on_terminal(server: ScriptedServer, *arguments: str, typed: str = "", **env: str) -> str:
+    """Runs a command with its stdout on a terminal and answers what was written there.
+
+    typed: what is typed there before the command asks; its stdin is the terminal then, else empty.
+    """
     ours, theirs = pty.openpty()
+    os.write(ours, typed.encode())
     process = await asyncio.create_subprocess_exec(
         PROGRAM,
         *arguments,
-        stdin=asyncio.subprocess.DEVNULL,
+        stdin=theirs if typed else asyncio.subprocess.DEVNULL,
         stdout=theirs,
         stderr=theirs,
         env=environment(server, **env),
     )
     os.close(theirs)
-    written = await asyncio.to_thread(_read_all, ours)
-    await process.wait()
-    return written
+    reading = asyncio.create_task(asyncio.to_thread(_read_all, ours))
+    try:
+        async with asyncio.timeout(60):
+            await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    return await reading
 
 
 def _read_all(descriptor: int) -> str:

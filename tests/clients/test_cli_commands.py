@@ -73,70 +73,6 @@ async def test_a_create_prints_the_id_alone_where_no_person_reads(scripted: Scri
     assert (await turnlog(scripted, *arguments, "--json")).lines[0]["run_id"] == "run_1"
 
 
-NAMED = [
-    (["session", "create", "--agent-deployment"], "CreateSession", "agent_deployment_id", "adep_9"),
-    (["session", "chat", "--new", "hello", "--agent-deployment"], "CreateSession", "agent_deployment_id", "adep_9"),
-    (["deployment", "show"], "GetDeployment", "agent_deployment_id", "adep_9"),
-    (["deployment", "revisions"], "ListDeploymentRevisions", "agent_deployment_id", "adep_9"),
-    (["agent", "show"], "GetAgent", "agent_id", "agt_9"),
-    (["agent", "publish"], "PublishAgentVersion", "agent_id", "agt_9"),
-    (["agent", "versions"], "ListAgentVersions", "agent_id", "agt_9"),
-    (["harness-profile", "show"], "GetHarnessProfile", "harness_profile_id", "hpr_9"),
-    (["sandbox-profile", "show"], "GetSandboxProfile", "sandbox_profile_id", "spr_9"),
-]
-
-
-def named_things(scripted: ScriptedServer) -> None:
-    """One of each kind is called `repo`, behind one that is not, on a page of its own."""
-
-    def listed(kind: str, response: Any, field: str, identity: str) -> None:
-        entry = response.DESCRIPTOR.fields_by_name[field].message_type._concrete_class
-        first = response(**{field: [entry(name="other", **{identity: f"{kind}_1"})]}, next_page_token="more")
-        then = response(**{field: [entry(name="repo", **{identity: f"{kind}_9"})]})
-        rpc = response.DESCRIPTOR.name.removesuffix("Response")
-        scripted.on(rpc, lambda request, _: then if request.page_token else first)
-
-    listed("adep", agent_service_pb2.ListDeploymentsResponse, "agent_deployments", "agent_deployment_id")
-    listed("agt", agent_service_pb2.ListAgentsResponse, "agents", "agent_id")
-    listed("hpr", agent_service_pb2.ListHarnessProfilesResponse, "harness_profiles", "harness_profile_id")
-    listed("spr", agent_service_pb2.ListSandboxProfilesResponse, "sandbox_profiles", "sandbox_profile_id")
-
-
-@pytest.mark.parametrize(("arguments", "rpc", "field", "identity"), NAMED, ids=lambda value: str(value))
-async def test_a_name_does_for_an_id(
-    scripted: ScriptedServer, arguments: list[str], rpc: str, field: str, identity: str
-) -> None:
-    named_things(scripted)
-    scripted.on("CreateSession", CREATED)
-    scripted.on("FollowEvents", script(*turn()))
-    await turnlog(scripted, *arguments, "repo")
-    before = {call.rpc for call in scripted.received}
-    assert getattr(scripted.requests(rpc)[0], field) == identity
-    scripted.received.clear()
-    await turnlog(scripted, *arguments, identity)
-    assert getattr(scripted.requests(rpc)[0], field) == identity
-    assert len({call.rpc for call in scripted.received}) == len(before) - 1, "an id needs no list"
-
-
-async def test_a_revision_is_published_by_names(scripted: ScriptedServer) -> None:
-    named_things(scripted)
-    scripted.on("PublishDeploymentRevision", agent_service_pb2.PublishDeploymentRevisionResponse())
-    profiles = ["--agent", "repo", "--harness-profile", "repo", "--sandbox-profile", "repo"]
-    done = await turnlog(scripted, "deployment", "publish", "repo", *profiles)
-    assert done.code == 0, done.err
-    [request] = scripted.requests("PublishDeploymentRevision")
-    assert (request.agent_deployment_id, request.agent_id) == ("adep_9", "agt_9")
-    assert (request.harness_profile_id, request.sandbox_profile_id) == ("hpr_9", "spr_9")
-
-
-async def test_an_unknown_name_is_told_with_where_to_look(scripted: ScriptedServer) -> None:
-    named_things(scripted)
-    done = await turnlog(scripted, "session", "create", "--agent-deployment", "rope")
-    assert (done.code, done.out, scripted.requests("CreateSession")) == (2, "", [])
-    assert "no deployment named 'rope'" in done.err
-    assert "turnlog deployment list" in done.err
-
-
 @pytest.mark.parametrize(
     ("arguments", "stdin"),
     [
@@ -173,7 +109,7 @@ async def test_what_is_advised_about_a_busy_session_can_be_typed(scripted: Scrip
         (Refusal(StatusCode.UNAUTHENTICATED, "CREDENTIAL_EXPIRED"), 4, "turnlog key create"),
         (Refusal(StatusCode.FAILED_PRECONDITION, "SESSION_BUSY", run_id="run_9"), 5, "turnlog session wait"),
         (Refusal(StatusCode.UNAVAILABLE, "SERVER_DRAINING", retry_after=60.0), 6, "Try again"),
-        (Refusal(StatusCode.INTERNAL, "INTERNAL", request_id="r1"), 1, "server's log"),
+        (Refusal(StatusCode.INTERNAL, "INTERNAL", call_id="r1"), 1, "the call_id"),
         (
             Refusal(StatusCode.INVALID_ARGUMENT, "INVALID_FIELD", fields={"session_id": "must start so"}),
             2,
@@ -222,6 +158,8 @@ async def test_lists_are_json_lines_over_all_pages_or_one_table(scripted: Script
     plain = await turnlog(scripted, *arguments)
     assert [line.split()[:2] for line in plain.out.splitlines()[1:]] == [[f"sess_{n}", "idle"] for n in range(3)]
     assert "\x1b" not in plain.out
+    for told in (plain.out, (await turnlog(scripted, "session", "list", "--limit", "1", FORCE_COLOR="1")).out):
+        assert not re.search(r" (\x1b\[[0-9;]*m)*$", told, re.MULTILINE), "no space ends a line"
     request = scripted.requests("ListSessions")[0]
     assert (dict(request.labels), list(request.statuses), request.page_size) == ({"team": "a b"}, [7], 3)
 
@@ -343,9 +281,12 @@ async def test_colour_only_where_a_person_looks(scripted: ScriptedServer) -> Non
     arguments = ["session", "follow", "sess_1", "--until-boundary"]
     coloured = re.compile(r"\x1b\[[0-9;]*3[0-9]")
     assert coloured.search(await on_terminal(scripted, *arguments))
-    assert not coloured.search(await on_terminal(scripted, *arguments, NO_COLOR="1"))
+    assert "\x1b" not in await on_terminal(scripted, *arguments, NO_COLOR="1")
     assert "\x1b" not in (await turnlog(scripted, *arguments)).out
     assert [each.previews for each in scripted.requests("FollowEvents")] == [True, True, False]
+    scripted.on("GetSession", session_service_pb2.GetSessionResponse(session=SESSION))
+    assert "\x1b[2m" in await on_terminal(scripted, "session", "show", "sess_1")
+    assert "\x1b" not in await on_terminal(scripted, "session", "show", "sess_1", NO_COLOR="1")
 
 
 async def test_usage_errors_are_two_and_json_where_asked(scripted: ScriptedServer) -> None:

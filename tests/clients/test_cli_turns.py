@@ -18,7 +18,7 @@ from scripted import (
     status_event,
     turn,
 )
-from terminal import finish, start, turnlog
+from terminal import finish, on_terminal, start, turnlog
 from turnlog.v1 import (
     event_service_pb2,
     session_pb2,
@@ -87,6 +87,18 @@ async def test_chat_goes_on_from_its_own_cursor(scripted: ScriptedServer) -> Non
     done = await turnlog(scripted, "session", "chat", "sess_1", stdin="one\n\ntwo\n")
     assert (done.code, done.err) == (0, "")
     assert [each.after_seq for each in scripted.requests("FollowEvents")] == [2, 7]
+
+
+async def test_what_was_typed_before_the_chat_asks_counts_also_a_ctrl_d(scripted: ScriptedServer) -> None:
+    scripted.on("CreateSession", CREATED)
+    scripted.on("AppendEvent", event_service_pb2.AppendEventResponse(seq=8, run_id="run_2"))
+    second = (batch(message_event(9, "more", "run_2"), run_end(10, "succeeded", "run_2")), end(10))
+    scripted.on("FollowEvents", script(*turn()), script(*second))
+    arguments = ["session", "chat", "--new", "--agent-deployment", "adep_1", "one"]
+    written = await on_terminal(scripted, *arguments, typed="two\n\x04")
+    assert "more" in written
+    [appended] = scripted.requests("AppendEvent")
+    assert appended.user_message.parts[0].text == "two"
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,20 @@ async def test_a_key_file_that_holds_no_key_is_told_at_once(
     assert [each.message for each in caplog.records] == [f"{key_file} must be one `tlk_…` token and nothing else."]
 
 
+async def test_a_key_file_that_is_not_there_is_told_at_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert await run_runner(options(data_dir=tmp_path / "data", key_file=tmp_path / "none")) == 2
+    told = f"Cannot read the key file {tmp_path / 'none'}: No such file or directory."
+    assert [each.message for each in caplog.records] == [told]
+
+
+async def test_a_harness_that_is_not_there_is_told_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    harnesses = {"echo": "echo", "repo": ("nosuch", "--fast")}
+    assert await run_runner(options(data_dir=tmp_path / "data", harnesses=harnesses)) == 2
+    assert [each.message for each in caplog.records] == ["The harness repo cannot be started: nosuch was not found."]
+
+
 def test_a_folder_keeps_its_id_and_keeps_others_out(tmp_path: Path) -> None:
     folder = RunnerFolder(tmp_path)
     assert folder.runner_id.startswith("rnr_")

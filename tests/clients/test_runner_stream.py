@@ -269,10 +269,8 @@ async def test_a_refused_key_is_read_again(
         stream.end(grpc.StatusCode.UNAUTHENTICATED, "The key was revoked.")
         again = await fleet.stream()
         assert again.metadata["authorization"] == "Bearer tlk_new"
-    assert any(
-        each.levelno == logging.ERROR and "refuses this runner: UNAUTHENTICATED: The key was revoked." in each.message
-        for each in caplog.records
-    )
+    told = "The server refuses this runner: UNAUTHENTICATED: The key was revoked. It tries again"
+    assert any(each.levelno == logging.ERROR and each.message.startswith(told) for each in caplog.records)
 
 
 @pytest.mark.case(54)
@@ -314,11 +312,40 @@ async def test_a_message_that_ends_every_stream_costs_its_own_run_only(
         assert ends[bad.run_id].lease.message_no == 2
 
 
-async def test_a_refused_runner_ends_only_if_told_so(fleet: ScriptedFleet, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (grpc.StatusCode.UNAUTHENTICATED, 4),
+        (grpc.StatusCode.PERMISSION_DENIED, 4),
+        (grpc.StatusCode.INVALID_ARGUMENT, 2),
+        (grpc.StatusCode.UNIMPLEMENTED, 2),
+    ],
+)
+async def test_a_refused_runner_ends_only_if_told_so_and_says_why(
+    fleet: ScriptedFleet, tmp_path: Path, caplog: pytest.LogCaptureFixture, status: grpc.StatusCode, code: int
+) -> None:
     async with running_runner(fleet.address, tmp_path, exit_when_refused=True) as running:
-        (await fleet.stream()).end(grpc.StatusCode.UNAVAILABLE)
-        (await fleet.stream()).end(grpc.StatusCode.UNAUTHENTICATED)
-        assert await running.exit_code() == 1
+        (await fleet.stream()).end(grpc.StatusCode.UNAVAILABLE, "Going down.")
+        (await fleet.stream()).end(status, "Not with this.")
+        assert await running.exit_code() == code
+    last = caplog.records[-1].message
+    assert last == f"The server refuses this runner: {status.name}: Not with this. It gives up, as it was told to."
+    assert "Going down. Connecting again" in caplog.text
+
+
+async def test_a_key_file_that_goes_away_is_not_the_servers_refusal(
+    fleet: ScriptedFleet, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    key_file = tmp_path / "key"
+    key_file.write_text("tlk_1")
+    more = {"key": "", "key_file": key_file, "exit_when_refused": True}
+    async with running_runner(fleet.address, tmp_path / "runner", **more) as running:
+        stream = await fleet.stream()
+        key_file.unlink()
+        stream.end(grpc.StatusCode.UNAVAILABLE)
+        assert await running.exit_code() == 4
+    assert caplog.records[-1].message.startswith(f"Cannot read the key file {key_file}: No such file or directory.")
+    assert "refuses" not in caplog.records[-1].message
 
 
 async def test_neither_key_nor_token_is_logged(

@@ -56,7 +56,7 @@ async def list_agents(cli: Cli, limit: Limit = 50) -> None:
 @command(app, "show")
 async def show(cli: Cli, agent: AgentId) -> None:
     """Shows one agent."""
-    cli.out.resource((await cli.t.agents.get_agent(await agent_id(cli.t, agent))).agent)
+    cli.out.resource((await cli.t.agents.get_agent(await agent_id(cli, agent))).agent)
 
 
 @command(app, "publish")
@@ -79,7 +79,7 @@ async def publish(
     tools = [v1.Tool(name=each.partition("=")[0], description=each.partition("=")[2]) for each in tool or ()]
     answer = await cli.t.agents.publish_agent_version(
         request_id=request_id,
-        agent_id=await agent_id(cli.t, agent),
+        agent_id=await agent_id(cli, agent),
         instructions=instructions,
         tools=tools + (_read_tools(tools_file) if tools_file else []),
     )
@@ -91,7 +91,7 @@ async def publish(
 async def versions(cli: Cli, agent: AgentId, limit: Limit = 50) -> None:
     """Lists an agent's versions, newest first."""
     await cli.out.rows(
-        cli.t.agents.list_agent_versions.each(await agent_id(cli.t, agent), page_size=page_size(limit)),
+        cli.t.agents.list_agent_versions.each(await agent_id(cli, agent), page_size=page_size(limit)),
         {
             "VERSION": lambda each: each.version_number,
             "CREATED": lambda each: each.create_time,
@@ -105,7 +105,7 @@ async def versions(cli: Cli, agent: AgentId, limit: Limit = 50) -> None:
 @command(app, "version")
 async def version(cli: Cli, agent: AgentId, number: Annotated[int, typer.Argument(min=1, metavar="NUMBER")]) -> None:
     """Shows one version of an agent."""
-    cli.out.resource((await cli.t.agents.get_agent_version(await agent_id(cli.t, agent), number)).agent_version)
+    cli.out.resource((await cli.t.agents.get_agent_version(await agent_id(cli, agent), number)).agent_version)
 
 
 @command(harnesses, "create")
@@ -135,7 +135,7 @@ async def show_harness(
     cli: Cli, profile: Annotated[str, typer.Argument(metavar="PROFILE", help="Its name, or hpr_….")]
 ) -> None:
     """Shows one harness profile."""
-    found = await cli.t.agents.get_harness_profile(await harness_profile_id(cli.t, profile))
+    found = await cli.t.agents.get_harness_profile(await harness_profile_id(cli, profile))
     cli.out.resource(found.harness_profile)
 
 
@@ -173,7 +173,7 @@ async def show_sandbox(
     cli: Cli, profile: Annotated[str, typer.Argument(metavar="PROFILE", help="Its name, or spr_….")]
 ) -> None:
     """Shows one sandbox profile."""
-    found = await cli.t.agents.get_sandbox_profile(await sandbox_profile_id(cli.t, profile))
+    found = await cli.t.agents.get_sandbox_profile(await sandbox_profile_id(cli, profile))
     cli.out.resource(found.sandbox_profile)
 
 

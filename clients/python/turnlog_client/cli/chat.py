@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import select
 import signal
 import sys
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ import typer
 from turnlog_client import v1
 from turnlog_client.cli.command import Cli, command
 from turnlog_client.cli.exits import Exit, exit_for, next_step
-from turnlog_client.cli.names import deployment_id
+from turnlog_client.cli.names import starting_deployment_id
 from turnlog_client.cli.options import ActingPrincipal, AgentDeployment, worth_saying
 from turnlog_client.cli.transcript import Transcript
 from turnlog_client.cli.watch import Watch, view_for
@@ -51,7 +53,8 @@ def chat(
     said = [worth_saying(text) for text in said]
     cli.run(cli.connect().__aenter__())
     try:
-        talk = Talk(cli, session_id, cli.run(deployment_id(cli.t, agent_deployment)), principal)
+        deployment = cli.run(starting_deployment_id(cli, agent_deployment)) if new else ""
+        talk = Talk(cli, session_id, deployment, principal)
         return _converse(cli, talk, said)
     finally:
         cli.run(cli.t.__aexit__())
@@ -69,7 +72,7 @@ def _converse(cli: Cli, talk: Talk, said: list[str]) -> Exit | None:
             if not at_terminal:
                 raise
             # A refused message is no reason to lose the conversation.
-            cli.out.failure(error, exit_for(error), next_step(error, cli.address))
+            cli.out.failure(error, exit_for(error), next_step(error, cli.address, cli.names))
     return None if at_terminal else code
 
 
@@ -84,7 +87,7 @@ def _spoken(said: list[str], at_terminal: bool) -> Iterator[str]:
         import_module("readline")  # gives input() a history and the usual keys
     while True:
         try:
-            text = input("> ").strip()
+            text = (_typed_ahead() or input("> ")).strip()
         except EOFError:
             print()
             return
@@ -92,6 +95,21 @@ def _spoken(said: list[str], at_terminal: bool) -> Iterator[str]:
             yield text
         else:
             print("  Type what you want to say; Ctrl-D leaves.")
+
+
+def _typed_ahead() -> str:
+    """The line that was typed before it was asked for; empty for none. Raises EOFError for a Ctrl-D.
+
+    readline takes the terminal out of its line mode; a Ctrl-D from before then reaches it as no Ctrl-D.
+    """
+    if os.name != "posix" or not select.select([sys.stdin], [], [], 0)[0]:
+        return ""
+    # A terminal in its line mode gives one line at a time.
+    line = os.read(sys.stdin.fileno(), 65536).decode(sys.stdin.encoding, "replace")
+    if not line:
+        raise EOFError
+    print(f"> {line.rstrip()}")
+    return line
 
 
 class Talk:

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
+from grpc import StatusCode
 
 from turnlog_client.channel import Tls
 from turnlog_client.cli.exits import Exit, exit_for, next_step
 from turnlog_client.cli.output import Output
 from turnlog_client.client import Turnlog
-from turnlog_client.errors import TurnlogError
+from turnlog_client.errors import TurnlogError, Unauthenticated
 
 Answer = TypeVar("Answer")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -62,6 +63,8 @@ class Cli:
     def __init__(self, chosen: Globals) -> None:
         self.globals = chosen
         self.out = Output(as_json=chosen.as_json)
+        self.names: dict[str, str] = {}
+        """The ids that were found by name, with the name."""
         self._runner = asyncio.Runner()
 
     @property
@@ -69,10 +72,16 @@ class Cli:
         """The server that is spoken to."""
         return self.t.profile.address if hasattr(self, "t") else self.globals.address or ""
 
-    def connect(self) -> Turnlog:
-        """The client of the chosen server, not yet entered. Raises ProfileError."""
+    def connect(self, *, key_elsewhere: bool = False) -> Turnlog:
+        """The client of the chosen server, not yet entered. Raises ProfileError, and Unauthenticated without a key.
+
+        key_elsewhere: the command has its key from somewhere else.
+        """
         chosen = self.globals
         self.t = Turnlog.connect(chosen.address, chosen.key, chosen.profile, tls=chosen.tls, patience=5.0)
+        if not (self.t.profile.key or key_elsewhere):
+            # The server would say so as well, but not that a profile's key goes to the profile's own server only.
+            raise Unauthenticated(f"No key was given for {self.address}.", code=StatusCode.UNAUTHENTICATED)
         return self.t
 
     def run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
@@ -159,7 +168,7 @@ def _guarded(cli: Cli, work: Callable[[], Exit | None]) -> Exit:
         return work() or Exit.OK
     except TurnlogError as error:
         code = exit_for(error)
-        cli.out.failure(error, code, next_step(error, cli.address))
+        cli.out.failure(error, code, next_step(error, cli.address, cli.names))
         return code
     except (OSError, UnicodeError) as error:
         if isinstance(error, BrokenPipeError):

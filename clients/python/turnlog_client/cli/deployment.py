@@ -51,7 +51,7 @@ async def list_deployments(cli: Cli, limit: Limit = 50) -> None:
 @command(app, "show")
 async def show(cli: Cli, deployment: DeploymentId) -> None:
     """Shows one deployment."""
-    cli.out.resource((await cli.t.agents.get_deployment(await deployment_id(cli.t, deployment))).agent_deployment)
+    cli.out.resource((await cli.t.agents.get_deployment(await deployment_id(cli, deployment))).agent_deployment)
 
 
 @command(app, "publish")
@@ -69,11 +69,11 @@ async def publish(
     """Publishes an immutable revision; Sessions created from now on pin it."""
     answer = await cli.t.agents.publish_deployment_revision(
         request_id=request_id,
-        agent_deployment_id=await deployment_id(cli.t, deployment),
-        agent_id=await agent_id(cli.t, agent),
+        agent_deployment_id=await deployment_id(cli, deployment),
+        agent_id=await agent_id(cli, agent),
         agent_version_number=agent_version,
-        harness_profile_id=await harness_profile_id(cli.t, harness_profile),
-        sandbox_profile_id=await sandbox_profile_id(cli.t, sandbox_profile),
+        harness_profile_id=await harness_profile_id(cli, harness_profile),
+        sandbox_profile_id=await sandbox_profile_id(cli, sandbox_profile),
         runner_pool=pool,
         model_route=model_route,
     )
@@ -85,7 +85,7 @@ async def publish(
 async def revisions(cli: Cli, deployment: DeploymentId, limit: Limit = 50) -> None:
     """Lists a deployment's revisions, newest first."""
     await cli.out.rows(
-        cli.t.agents.list_deployment_revisions.each(await deployment_id(cli.t, deployment), page_size=page_size(limit)),
+        cli.t.agents.list_deployment_revisions.each(await deployment_id(cli, deployment), page_size=page_size(limit)),
         {
             "REVISION": lambda each: each.revision_number,
             "AGENT": lambda each: each.agent_id,
@@ -103,5 +103,5 @@ async def revision(
     cli: Cli, deployment: DeploymentId, number: Annotated[int, typer.Argument(min=1, metavar="NUMBER")]
 ) -> None:
     """Shows one revision of a deployment."""
-    found = await cli.t.agents.get_deployment_revision(await deployment_id(cli.t, deployment), number)
+    found = await cli.t.agents.get_deployment_revision(await deployment_id(cli, deployment), number)
     cli.out.resource(found.agent_deployment_revision)

@@ -38,13 +38,13 @@ def worth_saying(text: str) -> str:
     return text
 
 
-def pairs(texts: Sequence[str] | None, flag: str) -> dict[str, str]:
-    """NAME=VALUE texts as a dict. Raises BadParameter."""
+def pairs(texts: Sequence[str] | None, flag: str, form: str = "NAME=VALUE") -> dict[str, str]:
+    """NAME=VALUE texts as a dict. form: what the flag's help calls it. Raises BadParameter."""
     found = {}
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not (name and equals):
-            raise typer.BadParameter(f"{text!r} is not NAME=VALUE.", param_hint=flag)
+            raise typer.BadParameter(f"{text!r} is not {form}.", param_hint=flag)
         found[name] = value
     return found
 

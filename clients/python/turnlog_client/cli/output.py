@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime, timedelta
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import betterproto2
 from google.protobuf import descriptor_pool, message_factory
@@ -22,6 +23,9 @@ from rich.text import Text
 from turnlog_client.errors import TurnlogError
 
 Item = TypeVar("Item")
+
+# Before the end of a line, and before the escape sequences that stand there.
+_TRAILING_SPACE = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
 
 _SERVICES = {
     "turnlog.v1": ["access", "agent", "event", "request", "run", "server", "session"],
@@ -39,8 +43,8 @@ class Output:
             getattr(stream, "reconfigure", lambda **_: None)(errors="replace")
         # Only a terminal has a width that a table must fit.
         width = None if sys.stdout.isatty() else 10_000
-        self.console = Console(width=width, soft_wrap=True, highlight=False, markup=False, emoji=False)
-        self.stderr = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
+        self.console = _console(width=width)
+        self.stderr = _console(stderr=True)
 
     @property
     def live(self) -> bool:
@@ -93,7 +97,7 @@ class Output:
         table = Table.grid(padding=(0, 2))
         for name, value in _fields(message):
             table.add_row(Text(name, "dim"), Text(clean(value)))
-        self.console.print(table)
+        self._table(table)
 
     async def rows(
         self, items: AsyncIterator[Item], columns: Mapping[str, Callable[[Item], object]], limit: int
@@ -114,7 +118,14 @@ class Output:
             else:
                 table.add_row(*(Text(clean(shown(value(item)))) for value in columns.values()))
         if count and not self.as_json:
+            self._table(table)
+
+    def _table(self, table: Table) -> None:
+        with self.console.capture() as captured:
             self.console.print(table)
+        # Cells are filled up with spaces, also the last of a row.
+        self.console.file.write(_TRAILING_SPACE.sub(r"\1", captured.get()))
+        self.console.file.flush()
 
     def failure(self, error: TurnlogError, code: int, next_step: str) -> None:
         """What went wrong and what to do, on stderr."""
@@ -142,6 +153,12 @@ class Output:
             self.stderr.print(Text(clean(f"  {error.reason} {known}"), "dim"))
         if next_step:
             self.stderr.print(Text(f"  → {next_step}"))
+
+
+def _console(**options: Any) -> Console:
+    # rich leaves dim and bold where NO_COLOR is set; here they are part of the colouring.
+    colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    return Console(soft_wrap=True, highlight=False, markup=False, emoji=False, color_system=colours, **options)
 
 
 def raw(message: betterproto2.Message) -> Message:

@@ -42,7 +42,9 @@ def start(
     name: Annotated[str, typer.Option(help="For people; the host's name if left out.")] = "",
     key_file: Annotated[Path | None, typer.Option(help="A file that holds the key; may change.")] = None,
     drain_grace: Annotated[str, typer.Option(help="What Runs get to finish after SIGTERM.")] = "10m",
-    exit_when_refused: Annotated[bool, typer.Option("--exit-when-refused", help="Give up with a bad key.")] = False,
+    exit_when_refused: Annotated[
+        bool, typer.Option("--exit-when-refused", help="End when the server refuses the runner, with code 4 or 2.")
+    ] = False,
 ) -> Exit:
     """Starts a runner and keeps it connected until SIGTERM or Ctrl-C, which let its Runs finish."""
     from turnlog_client.runner.daemon import run_runner
@@ -50,7 +52,7 @@ def start(
     from turnlog_client.runner.options import OptionsError, RunnerOptions, Tls
 
     configure(as_json=cli.out.as_json)
-    client = cli.connect()
+    client = cli.connect(key_elsewhere=key_file is not None)
     # Resolved for each address: there may be several.
     tls = client.tls
     try:
@@ -134,7 +136,7 @@ def harness_commands(texts: list[str]) -> dict[str, Command]:
 
     return {
         profile: "echo" if line == "echo" else tuple(resolve_command(shlex.split(line), Path.cwd()))
-        for profile, line in pairs(texts, "--harness").items()
+        for profile, line in pairs(texts, "--harness", "PROFILE=COMMAND").items()
     }
 
 

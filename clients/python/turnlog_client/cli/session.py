@@ -13,7 +13,7 @@ from turnlog_client import v1
 from turnlog_client.cli import chat
 from turnlog_client.cli.command import Cli, command
 from turnlog_client.cli.exits import Exit
-from turnlog_client.cli.names import deployment_id
+from turnlog_client.cli.names import starting_deployment_id
 from turnlog_client.cli.options import (
     ActingPrincipal,
     AgentDeployment,
@@ -89,7 +89,7 @@ async def create(
     Where no terminal reads it, the Session's id is all that is printed.
     """
     made = await cli.t.sessions.create(
-        await deployment_id(cli.t, agent_deployment),
+        await starting_deployment_id(cli, agent_deployment),
         principal=principal,
         first_message=text_of(message) if message is not None else None,
         labels=pairs(label, "--label"),

@@ -67,6 +67,20 @@ class End:
         return self.code in _REFUSALS or self.reason == _INELIGIBLE
 
     @property
+    def exit_code(self) -> int:
+        """How the command ends that gives up because of a refusal, as `turnlog --help` has it: 4, the key may not do
+        this; 2, the pools, the profiles or the program are wrong."""
+        denied = self.code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+        return 4 if denied or self.cause is Cause.CREDENTIAL else 2
+
+    @property
+    def refusal(self) -> str:
+        """One sentence for people about an end that is `refused`."""
+        if self.cause is Cause.CREDENTIAL:
+            return self.details
+        return f"The server refuses this runner: {self}".removesuffix(".") + "."
+
+    @property
     def invalid(self) -> bool:
         """The server ended the stream because of something that the runner said on it."""
         return self.cause is Cause.SERVER and self.welcomed and self.code is grpc.StatusCode.INVALID_ARGUMENT

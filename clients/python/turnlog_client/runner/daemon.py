@@ -1,7 +1,6 @@
 """The runner daemon: claims Runs, executes them in harnesses, reports and settles, and never goes away by itself."""
 
 import asyncio
-import contextlib
 import logging
 import secrets
 import signal
@@ -15,7 +14,7 @@ from turnlog_client.runner.attempt import Attempt, Launch, Surroundings
 from turnlog_client.runner.channel import Cause, End
 from turnlog_client.runner.folder import RunnerFolder
 from turnlog_client.runner.holdings import Holdings
-from turnlog_client.runner.launcher import launcher
+from turnlog_client.runner.launcher import check_programs, launcher
 from turnlog_client.runner.lease import LeaseClock
 from turnlog_client.runner.options import OptionsError, RunnerOptions
 from turnlog_client.runner.outbox import Outbox
@@ -27,12 +26,11 @@ log = logging.getLogger("turnlog.runner")
 
 
 async def run_runner(options: RunnerOptions) -> int:
-    """Runs a runner until it is told to go. Returns its exit code: 0 when it went as told, 1 when it was refused and
-    `exit_when_refused` is set, 2 when it cannot start."""
+    """Runs a runner until it is told to go. Returns its exit code: 0 when it went as told, 2 when it cannot start; with
+    `exit_when_refused` 4 when its key was refused, 2 when something else of it was."""
     try:
-        # One that cannot be read yet may come; what is no key is a mistake to mend now.
-        with contextlib.suppress(OSError):
-            options.read_key()
+        options.read_key()
+        check_programs(options)
         folder = RunnerFolder(options.data_dir, options.work_dir)
     except OptionsError as error:
         log.error("%s", error)
@@ -105,6 +103,7 @@ class Runner:
         try:
             # It is cancelled where the runner leaves and has no stream to say Goodbye on.
             await asyncio.wait([self._connecting])
+            cancelled = self._connecting.cancelled()
         finally:
             for task in (watch, self._connecting, self._leaving):
                 if task is not None:
@@ -112,7 +111,11 @@ class Runner:
             self._holdings.lose_all("the runner ends")
             await self._holdings.empty.wait()
         log.info("runner %s is gone", self._folder.runner_id)
-        return 0 if self._leaving is not None else 1
+        if self._leaving is not None or cancelled:
+            return 0
+        end = self._connecting.result()
+        log.error("%s It gives up, as it was told to.", end.refusal, extra={"end": str(end)})
+        return end.exit_code
 
     def drain(self, grace: float | None = None) -> None:
         """Takes no new Runs, lets those it holds end within `grace` seconds (None: whatever it takes), then goes."""

@@ -74,7 +74,7 @@ class HarnessProcess:
         self._killing: asyncio.Task[None] | None = None
         self._reading = False
         marks = {proctree.RUNNER: runner_id, proctree.ATTEMPT: attempt_id, proctree.SPAWN: self._mark}
-        command = [_find(argv[0], env), *argv[1:]]
+        command = [find_program(argv[0], env), *argv[1:]]
         self._lifeline, keepers_end = -1, -1
         if sys.platform == "linux":
             keepers_end, self._lifeline = os.pipe()
@@ -331,7 +331,7 @@ def _unread(pipe: IO[bytes] | None) -> int:
     return count[0]
 
 
-def _find(program: str, env: Mapping[str, str]) -> str:
+def find_program(program: str, env: Mapping[str, str]) -> str:
     """The program's absolute path. Found here, so that a wrong name is an error and not a process that exits."""
     found = shutil.which(program, path=env.get("PATH", os.defpath))
     if found is None:
@@ -341,4 +341,4 @@ def _find(program: str, env: Mapping[str, str]) -> str:
     return os.path.abspath(found)
 
 
-__all__ = ["HarnessProcess"]
+__all__ = ["HarnessProcess", "find_program"]

@@ -70,7 +70,7 @@ class RunnerOptions:
     drain_grace: what Runs get to finish after SIGTERM, in seconds.
     work_dir: where harnesses get their working folders; inside data_dir where it is None.
     environment: added to what harnesses inherit.
-    exit_when_refused: ends with exit code 1 instead of trying again when the server refuses the runner or its key.
+    exit_when_refused: ends instead of trying again when the server refuses the runner or its key.
     handle_signals: SIGTERM and SIGINT drain. Off for a runner inside another program.
     """
 
@@ -122,8 +122,11 @@ class RunnerOptions:
         return (self.display_name or socket.gethostname())[:200]
 
     def read_key(self) -> str:
-        """The API key as it now is. Raises OSError when its file cannot be read, OptionsError when it holds no key."""
-        key = self.key_file.read_text().strip() if self.key_file else self.key
+        """The API key as it now is. Raises OptionsError when its file cannot be read or holds no key."""
+        try:
+            key = self.key_file.read_text("utf-8", "replace").strip() if self.key_file else self.key
+        except OSError as error:
+            raise OptionsError(f"Cannot read the key file {self.key_file}: {error.strerror}.") from error
         if not is_key(key) and (key or self.key_file):
             raise OptionsError(f"{self.key_file or 'The key'} must be one `tlk_…` token and nothing else.")
         return key

@@ -57,11 +57,11 @@ def _tell(retry_state: RetryCallState) -> None:
     seconds = retry_state.upcoming_sleep
     extra = {"end": str(end), "wait_seconds": round(seconds, 3)}
     if end.refused:
-        log.error("The server refuses this runner: %s. It asks again in %.1f s.", end, seconds, extra=extra)
+        log.error("%s It tries again in %.1f s.", end.refusal, seconds, extra=extra)
     elif end.cause is Cause.DRAIN:
         log.info("The replica goes down. Connecting to another in %.1f s.", seconds, extra=extra)
     else:
-        log.warning("The stream ended: %s. Connecting again in %.1f s.", end, seconds, extra=extra)
+        log.warning("The stream ended: %s. Connecting again in %.1f s.", str(end).rstrip("."), seconds, extra=extra)
 
 
 def _end(retry_state: RetryCallState) -> End:

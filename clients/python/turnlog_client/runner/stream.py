@@ -89,7 +89,9 @@ class Stream:
         try:
             key = self._options.read_key()
             channel = open_channel(self._options, address)
-        except (OSError, ValueError) as error:
+        except OSError as error:
+            return End(Cause.CREDENTIAL, details=f"Cannot read the certificate {error.filename}: {error.strerror}.")
+        except ValueError as error:
             return End(Cause.CREDENTIAL, details=str(error))
         call: _Call = channel.stream_stream(
             CONNECT,
