@@ -285,8 +285,9 @@ async def test_colour_only_where_a_person_looks(scripted: ScriptedServer) -> Non
     assert "\x1b" not in (await turnlog(scripted, *arguments)).out
     assert [each.previews for each in scripted.requests("FollowEvents")] == [True, True, False]
     scripted.on("GetSession", session_service_pb2.GetSessionResponse(session=SESSION))
-    assert "\x1b[2m" in await on_terminal(scripted, "session", "show", "sess_1")
-    assert "\x1b" not in await on_terminal(scripted, "session", "show", "sess_1", NO_COLOR="1")
+    for shown in (["session", "show", "sess_1"], ["--help"]):
+        assert "\x1b[2m" in await on_terminal(scripted, *shown)
+        assert "\x1b" not in await on_terminal(scripted, *shown, NO_COLOR="1")
 
 
 async def test_usage_errors_are_two_and_json_where_asked(scripted: ScriptedServer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -68,6 +69,11 @@ def root(
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one command line and answers its exit code."""
+    if os.environ.get("NO_COLOR"):
+        # As in `output`: help goes without dim and bold, too. Imported only here, as typer does: it takes its time.
+        from typer import rich_utils
+
+        rich_utils.COLOR_SYSTEM = None
     try:
         code = typer.main.get_command(app).main(list(arguments), prog_name="turnlog", standalone_mode=False)
         return code if isinstance(code, int) else Exit.OK
