@@ -191,10 +191,11 @@ async def test_a_runner_with_more_places_keeps_no_run_from_another_that_it_decli
     async with space.runner() as picky, space.runner() as other:
         created = await space.session("hello")
         offer = await picky.offer(credits=5)
+        await other.send(ready=pb.Ready(credits=1))
         await picky.send(decline=pb.Decline(session_id=offer.session_id, run_id=offer.run_id, reason="not mine"))
         # At once it would take more again than the other one ever does.
         await picky.send(ready=pb.Ready(credits=5))
-        again = await other.offer()
+        again = await other.expect("offer")
         assert (again.run_id, again.attempt_no) == (created.run_id, 1)
         await other.accept(again)
         await other.ready(again)

@@ -4,6 +4,7 @@ Replicas come and go at other addresses while it runs: each has a slot, and `poi
 """
 
 import asyncio
+import contextlib
 import socket
 import struct
 import tempfile
@@ -78,6 +79,10 @@ class Proxy(Live):
                     return
                 await asyncio.sleep(0.02)
 
+    async def version(self) -> str:
+        """What it says of itself."""
+        return await self._ask("show version")
+
     async def _up(self, slot: int) -> bool:
         lines = (await self._ask("show servers state replicas")).splitlines()
         [names] = [line.removeprefix("# ").split() for line in lines if line.startswith("# ")]
@@ -127,6 +132,10 @@ def _free_address() -> str:
 
 async def _listening(proxy: Proxy) -> None:
     async with asyncio.timeout(30):
-        while not proxy.admin.exists():
+        while True:
             assert proxy.process.returncode is None, proxy.log.read_text()
+            # The socket is there a moment before it takes calls.
+            with contextlib.suppress(OSError):
+                await proxy.version()
+                return
             await asyncio.sleep(0.02)
