@@ -108,7 +108,7 @@ async def test_work_goes_on_as_if_nothing_had_happened(elsewhere: Any, tmp_path:
         failed = [await failures(live) for live in (one, two)]
     assert [line for line in said if line["level"] == "error"] == []
     if elsewhere.name == "crdb-wire":
-        # They met what they were to meet, and the metrics know it.
-        assert all(each["retry"] and each["reset"] for each in failed)
+        # They met what they were to meet, one or the other of them, and the metrics know it.
+        assert all(sum(each[kind] for each in failed) for kind in ("retry", "reset")), failed
     code, found = await ran("check", "--replay", cwd=tmp_path, database_url=elsewhere.dsn)
     assert code == 0, found
