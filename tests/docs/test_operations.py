@@ -1,15 +1,14 @@
 """The first setup of a production server, pasted from the page into a shell, on a server that has nothing yet."""
 
-import asyncio
 import re
 import sys
 from pathlib import Path
 
+from support.console import shelled
 from support.embedded import open_ground
 from support.server_process import CLEAN, server
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/operations.md").read_text("utf-8")
-SECONDS = 60
 
 
 def setup() -> str:
@@ -29,17 +28,8 @@ async def test_the_first_setup_ends_with_an_answer() -> None:
         async with server("serve", "--listen", "127.0.0.1:0", "--no-embedded-fsync", cwd=folder) as serving:
             script = script.replace("turnlog.example:7777", await serving.ready())
             path = f"{Path(sys.executable).parent}:{CLEAN['PATH']}"
-            shell = await asyncio.create_subprocess_exec(
-                "bash", "-e", "-m", "-c", script, cwd=folder, env=CLEAN | {"PATH": path, "HOME": str(folder)},
-                stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-            )  # fmt: skip
-            try:
-                async with asyncio.timeout(SECONDS):
-                    said, _ = await shell.communicate()
-            finally:
-                if shell.returncode is None:
-                    shell.kill()
-    assert shell.returncode == 0, said.decode()
-    shown = said.decode().splitlines()
+            code, said = await shelled(script, cwd=folder, options=("-m",), PATH=path, HOME=str(folder))
+    assert code == 0, said
+    shown = said.splitlines()
     assert any("run.succeeded" in line for line in shown)
     assert any("agent.message" in line for line in shown)

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from support.server_process import CLEAN
@@ -15,22 +16,29 @@ def blocks_of(page: str) -> list[str]:
     return re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 
 
-async def typed(blocks: list[str], address: str, tree: Path) -> None:
-    """Types every command of the blocks into one shell, and looks at what each printed."""
-    told = [each for block in blocks for each in commands(block)]
-    script = "".join(f"{line}\necho '{MARK}'\n" for line, _ in told).replace("127.0.0.1:7777", address)
+async def shelled(script: str, *, cwd: Path, options: Sequence[str] = (), **environment: str) -> tuple[int, str]:
+    """Runs a script in bash until its first error; its exit code, and all that it printed."""
     shell = await asyncio.create_subprocess_exec(
-        "bash", "-e", "-o", "pipefail", "-c", script, cwd=tree, env=CLEAN | {"HOME": str(tree), "LANG": "C.UTF-8"},
+        "bash", "-e", *options, "-c", script, cwd=cwd, env=CLEAN | environment,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     try:
         async with asyncio.timeout(SECONDS):
-            raw, _ = await shell.communicate()
+            said, _ = await shell.communicate()
     finally:
         if shell.returncode is None:
             shell.kill()
-    said = raw.decode().split(f"{MARK}\n")
-    assert shell.returncode == 0, f"{told[len(said) - 1][0]}\nended with {shell.returncode}\n{said[-1]}"
+    assert shell.returncode is not None
+    return shell.returncode, said.decode()
+
+
+async def typed(blocks: list[str], address: str, tree: Path) -> None:
+    """Types every command of the blocks into one shell, and looks at what each printed."""
+    told = [each for block in blocks for each in commands(block)]
+    script = "".join(f"{line}\necho '{MARK}'\n" for line, _ in told).replace("127.0.0.1:7777", address)
+    code, printed = await shelled(script, cwd=tree, options=("-o", "pipefail"), HOME=str(tree), LANG="C.UTF-8")
+    said = printed.split(f"{MARK}\n")
+    assert code == 0, f"{told[len(said) - 1][0]}\nended with {code}\n{said[-1]}"
     for (line, shown), printed in zip(told, said, strict=False):
         assert re.search(pattern(shown), printed, re.DOTALL), f"{line}\nprinted\n{printed}"
 

@@ -15,7 +15,7 @@ from turnlog_server.domain.commands import (
     Settle,
 )
 from turnlog_server.domain.events import StatusChanged
-from turnlog_server.domain.session import TERMINAL, Boundary, Run, RunStatus, SessionState, Status, StopReason
+from turnlog_server.domain.session import BUSY, TERMINAL, Boundary, Run, RunStatus, SessionState, Status, StopReason
 from turnlog_server.domain.status import FIRST, LEGAL, OF_RUN, legal_path, status_of
 
 # Written down once more, by name: whoever changes what a Session may do changes it in two places.
@@ -162,3 +162,9 @@ def test_the_boundary_says_what_a_follower_waits_for(way):
             after = event.fact.status
             boundary = Boundary.TERMINAL if after in TERMINAL else Boundary.NONE
             assert event.fact.boundary is (Boundary.TURN if after is Status.IDLE else boundary)
+
+
+def test_a_session_is_busy_while_it_has_an_active_run():
+    assert set(OF_RUN.values()) <= BUSY
+    # Paused by a person: the Run goes on later.
+    assert BUSY - set(OF_RUN.values()) == {Status.PAUSED}

@@ -30,7 +30,7 @@ from turnlog_server.domain.session import (
 )
 from turnlog_server.domain.values import changed
 
-_ONLY_MOVES: Final = frozenset({Said, UserMessage, UserInterrupt, SessionCreated})
+_ONLY_MOVES: Final = (Said, UserMessage, UserInterrupt, SessionCreated)
 
 
 def apply(state: SessionState, event: Event) -> SessionState:
@@ -40,22 +40,23 @@ def apply(state: SessionState, event: Event) -> SessionState:
 
 def only_moves(fact: Fact) -> bool:
     """Whether an event of this fact does nothing but move the head."""
-    return type(fact) in _ONLY_MOVES
+    return isinstance(fact, _ONLY_MOVES)
 
 
 def step(state: SessionState, event: Event) -> tuple[SessionState, Run | QueuedTurn | None]:
     """The state after the event, and the Run that it changed, also one that has left the state by it."""
-    match event.fact:
-        case Said() | UserMessage() | UserInterrupt() | SessionCreated():  # as in _ONLY_MOVES
-            return _moved(state, event), None
+    fact = event.fact
+    if isinstance(fact, _ONLY_MOVES):
+        return _moved(state, event), None
+    match fact:
         case RunQueued():
-            return _queued(state, event, event.fact)
+            return _queued(state, event, fact)
         case StatusChanged():
-            return _status(state, event, event.fact)
+            return _status(state, event, fact)
         case RunReady() | StopRequested() | AttemptStarted() | AttemptEnded() | ModelCalled() | RunEnded():
             return _run(state, event)
         case _:
-            assert_never(event.fact)
+            assert_never(fact)
 
 
 def _moved(state: SessionState, event: Event, **changes: Any) -> SessionState:

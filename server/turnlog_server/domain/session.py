@@ -27,6 +27,8 @@ class Status(StrEnum):
 
 
 TERMINAL: Final = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELED})
+BUSY: Final = frozenset(Status) - TERMINAL - {Status.IDLE}
+"""Statuses of a Session that has an active Run."""
 
 
 class RunStatus(StrEnum):

@@ -57,19 +57,20 @@ class Watch:
     @property
     def stands(self) -> bool:
         """Whether there is nothing to check."""
-        caller = self.caller
-        return self.epochs.get(caller.workspace_id) in (None, caller.epoch) and (
-            not caller.expire_time or self.remaining > 0
-        )
+        return self._judged and self.remaining > 0
 
     async def check(self) -> None:
         """Raises the Refusal that ends the stream."""
         # Again, if it moved once more meanwhile: what is delivered next is delivered without another look.
-        while self.epochs.get(self.caller.workspace_id) not in (None, self.caller.epoch):
+        while not self._judged:
             self.caller = await self.judge(self.caller)
             self.epochs.note(self.caller.workspace_id, self.caller.epoch)
         if self.remaining <= 0:
             raise credential_expired()
+
+    @property
+    def _judged(self) -> bool:
+        return self.epochs.get(self.caller.workspace_id) in (None, self.caller.epoch)
 
     @property
     def remaining(self) -> float:

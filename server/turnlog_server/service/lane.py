@@ -156,7 +156,7 @@ class Lane:
             self._memory.pop(submission.session_id, None)
         if patient:
             # What lost its compare before the failure is in the queue already.
-            self._queue.put_back([submission for submission in again if submission not in self._queue])
+            self._queue.put_back(self._queue.others(again))
             await asyncio.sleep(random.uniform(0.05, 0.2))
             return
         if not isinstance(exc, Refusal):

@@ -1,13 +1,13 @@
 """What waits for the lane: commands in order, each answered once, whoever still waits for the answer.
 
-A lone caller never waits. Where there are several, a batch lingers for at most two milliseconds until as many are there
-as were in the one before and waited behind it: a commit is so quick that batches would otherwise stay small, and that
-lowers the latency too.
+A lone caller never waits. When the batch before held more than one command, the next one lingers for at most two
+milliseconds until as many are there as were in that one and waited behind it: a commit is so quick that batches would
+otherwise stay small, and that lowers the latency too.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from turnlog_server.domain import limits
 from turnlog_server.domain.refusals import Reason, Refusal
@@ -69,8 +69,10 @@ class LaneQueue:
         if len(self._queue) >= self._wanted:
             self._enough.set()
 
-    def __contains__(self, submission: Submission) -> bool:
-        return submission in self._queue
+    def others(self, submissions: Iterable[Submission]) -> list[Submission]:
+        """Those that are not here."""
+        here = set(self._queue)
+        return [submission for submission in submissions if submission not in here]
 
     def put_back(self, submissions: Sequence[Submission]) -> None:
         """To the front, in order, to be looked at again."""
@@ -97,7 +99,8 @@ class LaneQueue:
 
     async def batch(self, most_sessions: int) -> list[Submission]:
         """The next one, which may turn out empty; waits until there is something. Closed and empty: nothing more."""
-        self._wanted = min(LINGER_COMMANDS, self._last_batch + len(self._queue))
+        several = self._last_batch > 1
+        self._wanted = min(LINGER_COMMANDS, self._last_batch + len(self._queue)) if several else 1
         while not self._queue and not self.closing:
             self._wake.clear()
             await self._wake.wait()

@@ -23,10 +23,6 @@ class Texts(list[str]):
     """`text[]`"""
 
 
-class Utf8s(list[bytes]):
-    """`text[]` whose elements are UTF-8 already."""
-
-
 class Blobs(list[bytes]):
     """`bytea[]`"""
 
@@ -88,14 +84,6 @@ class _TextsDumper(Dumper):
         return texts(obj)
 
 
-class _Utf8sDumper(Dumper):
-    format = Format.BINARY
-    oid = _TEXT_ARRAY
-
-    def dump(self, obj: Any) -> bytes:
-        return utf8s(obj)
-
-
 class _BlobsDumper(Dumper):
     format = Format.BINARY
     oid = _BYTEA_ARRAY
@@ -113,8 +101,7 @@ class _IntsDumper(Dumper):
 
 
 def register(adapters: AdaptersMap) -> None:
-    """Teaches connections the four types."""
+    """Teaches connections the three types."""
     adapters.register_dumper(Texts, _TextsDumper)
-    adapters.register_dumper(Utf8s, _Utf8sDumper)
     adapters.register_dumper(Blobs, _BlobsDumper)
     adapters.register_dumper(Ints, _IntsDumper)

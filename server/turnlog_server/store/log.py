@@ -119,24 +119,14 @@ async def session_create(
     conn: Connection, dialect: Dialect, writes: list[SessionWrite], epochs: dict[str, int]
 ) -> set[str]:
     """Makes Sessions; returns those that were made. A request id that is known raises a unique violation."""
-    if _lone(writes):
-        params, arms = _one(writes[0], epochs, _MAKES, dialect.claim_shards)
-        many = len(writes[0].events) > 1
-        return await _run(conn, dialect.sql(log_sql.create_one(arms, many=many)), params)
-    params, arms = _batch(writes, epochs, _MAKES, dialect.claim_shards)
-    return await _run(conn, dialect.sql(log_sql.create(arms)), params)
+    return await _write(conn, dialect, writes, epochs, _MAKES, log_sql.create_one, log_sql.create)
 
 
 async def event_append(
     conn: Connection, dialect: Dialect, writes: list[SessionWrite], epochs: dict[str, int]
 ) -> set[str]:
     """Moves Sessions; returns those that were moved."""
-    if _lone(writes):
-        params, arms = _one(writes[0], epochs, _MOVES, dialect.claim_shards)
-        many = len(writes[0].events) > 1
-        return await _run(conn, dialect.sql(log_sql.append_one(arms, many=many)), params)
-    params, arms = _batch(writes, epochs, _MOVES, dialect.claim_shards)
-    return await _run(conn, dialect.sql(log_sql.append(arms)), params)
+    return await _write(conn, dialect, writes, epochs, _MOVES, log_sql.append_one, log_sql.append)
 
 
 def shard_of(session_id: str, shards: int) -> int:
@@ -197,7 +187,22 @@ def _batch(
     return params, tuple(needed)
 
 
-async def _run(conn: Connection, sql: LiteralString, params: Params) -> set[str]:
-    query, names = positional(sql)
+async def _write(
+    conn: Connection,
+    dialect: Dialect,
+    writes: list[SessionWrite],
+    epochs: dict[str, int],
+    fields: Fields,
+    lone: Callable[..., LiteralString],
+    batch: Callable[[tuple[Arm, ...]], LiteralString],
+) -> set[str]:
+    """Runs the form of the statement that these writes need; returns the Sessions that were written."""
+    if _lone(writes):
+        params, arms = _one(writes[0], epochs, fields, dialect.claim_shards)
+        sql = lone(arms, many=len(writes[0].events) > 1)
+    else:
+        params, arms = _batch(writes, epochs, fields, dialect.claim_shards)
+        sql = batch(arms)
+    query, names = positional(dialect.sql(sql))
     result = await prepared.execute(conn, query, [params[name] for name in names])
     return {(result.get_value(row, 0) or b"").decode() for row in range(result.ntuples)}

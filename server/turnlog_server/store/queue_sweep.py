@@ -7,7 +7,7 @@ while the head is the one that was read: whoever moves it writes the right row h
 from dataclasses import dataclass
 from typing import LiteralString
 
-from turnlog_server.domain.session import SessionFacts, SessionState
+from turnlog_server.domain.session import BUSY, SessionFacts, SessionState
 from turnlog_server.store.arrays import Texts
 from turnlog_server.store.codec import facts_of, state_of
 from turnlog_server.store.database import Database
@@ -15,13 +15,14 @@ from turnlog_server.store.leases import lease_take
 from turnlog_server.store.log import QueueRow, shard_of
 
 LEASE = "queue sweep"
+BUSY_STATUSES = Texts(sorted(BUSY))
 
 # Nothing of a Session is read but its id where neither status nor row says that there may be anything to do.
 QUEUE_COMPARE: LiteralString = """
 SELECT b.session_id, h.head_seq, h.unlogged, f.facts, s.state,
        q.workspace_id, q.pool, q.harness_profile_id, q.run_id, q.attempt_no, q.state, q.runner_id, q.runner_epoch
   FROM (SELECT p.session_id,
-               (p.status IN ('pending', 'provisioning', 'running', 'waiting', 'paused', 'reconciling')
+               (p.status = ANY(%(busy)s::text[])
                 OR coalesce(r.state, 'GONE') <> 'GONE') AS busy
           FROM (SELECT a.session_id, a.status FROM session_states a
                  WHERE a.session_id > %(after)s::text
@@ -110,7 +111,9 @@ class QueueSweep:
 
     async def compare(self, after: str, count: int) -> Page:
         """The Sessions behind this id."""
-        rows = await self._db.read("queue_compare", QUEUE_COMPARE, {"after": after, "count": count})
+        rows = await self._db.read(
+            "queue_compare", QUEUE_COMPARE, {"after": after, "count": count, "busy": BUSY_STATUSES}
+        )
         compared = [
             Compared(
                 session_id,

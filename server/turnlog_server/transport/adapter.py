@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
@@ -47,7 +47,9 @@ CUT_WRITE: Final = Refusal(
 )
 CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 
+T = TypeVar("T")
 Context = grpc.aio.ServicerContext[bytes, bytes]
+Streaming = Callable[[T, Context], Awaitable[None]]
 
 
 class CallObserver(Protocol):
@@ -216,37 +218,26 @@ class Adapter:
 
         return handle
 
-    def _streaming(
-        self, method: Method, call: Callable[[CallContext, Any], AsyncIterator[bytes]]
-    ) -> Callable[[bytes, Context], Awaitable[None]]:
-        async def handle(raw: bytes, context: Context) -> None:
-            self._observer.stream_opened(method.name)
-            self._calls[task := asyncio.current_task()] = method
-            try:
-                ctx = await self._open(method, context, self._deadline(context))
-                await self._send(context, call(ctx, parse(method.request, raw)))
-            except asyncio.CancelledError:
-                self._given_up(task, method, context)
-                return
-            except Exception as exc:
-                self._fail(method, context, exc, None)
-                return
-            finally:
-                del self._calls[task]
-                self._observer.stream_closed(method.name)
-            self._observer.request(method.name, "OK")
+    def _streaming(self, method: Method, call: Callable[[CallContext, Any], AsyncIterator[bytes]]) -> Streaming[bytes]:
+        async def work(ctx: CallContext, raw: bytes, context: Context) -> None:
+            await self._send(context, call(ctx, parse(method.request, raw)))
 
-        return handle
+        return self._stream(method, work)
 
     def _bidirectional(
         self, method: Method, call: Callable[[CallContext, Stream], Awaitable[None]]
-    ) -> Callable[[AsyncIterator[bytes], Context], Awaitable[None]]:
-        async def handle(requests: AsyncIterator[bytes], context: Context) -> None:
+    ) -> Streaming[AsyncIterator[bytes]]:
+        async def work(ctx: CallContext, requests: AsyncIterator[bytes], context: Context) -> None:
+            await call(ctx, Stream(method, requests, context))
+
+        return self._stream(method, work)
+
+    def _stream(self, method: Method, work: Callable[[CallContext, T, Context], Awaitable[None]]) -> Streaming[T]:
+        async def handle(asked: T, context: Context) -> None:
             self._observer.stream_opened(method.name)
             self._calls[task := asyncio.current_task()] = method
             try:
-                ctx = await self._open(method, context, self._deadline(context))
-                await call(ctx, Stream(method, requests, context))
+                await work(await self._open(method, context, self._deadline(context)), asked, context)
             except asyncio.CancelledError:
                 self._given_up(task, method, context)
                 return

@@ -103,8 +103,7 @@ def _reports(append: pb.Append) -> said.Reports:
 
 def _report(index: int, payload: bytes, events: Sequence[pb.RunnerEvent]) -> said.Report:
     arm = _ARM_OF_TAG[payload[:2]]
-    if len(payload) > limits.EVENT_PAYLOAD_BYTES:
-        check_payload(f"append.events[{index}].{arm}", len(payload))
+    check_payload(f"append.events[{index}].{arm}", len(payload))
     if arm == "model_called":
         return said.Report(ModelCalled(cost_from(events[index].model_called.usage)), payload)
     if arm == "agent_tool_use":
